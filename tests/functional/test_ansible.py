@@ -12,6 +12,7 @@ import sys
 import tempfile
 import unittest
 
+from oslo_config import cfg
 import yaml
 
 ANSIBLE = pathlib.Path(__file__).resolve().parents[2] / 'ansible'
@@ -73,7 +74,8 @@ class PlaybookCase(unittest.TestCase):
         variables = {**self.variables, **changes}
         done = subprocess.run(
             [self.program, '-i', self.inventory, '-e', json.dumps(variables),
-             *arguments, f'playbooks/{playbook}.yml'],
+             *arguments, playbook if isinstance(playbook, pathlib.Path)
+             else f'playbooks/{playbook}.yml'],
             cwd=ANSIBLE, capture_output=True, text=True,
             env={**os.environ, 'ANSIBLE_NOCOLOR': '1',
                  'ANSIBLE_STDOUT_CALLBACK': 'ansible.builtin.default',
@@ -113,6 +115,38 @@ class CheckTest(PlaybookCase):
     def test_unknown_deployment_stops_the_run(self):
         self.assertIn('"host" or "kolla"', self.refused(
             secondary_scheduler_deployment='docker'))
+
+
+class OptionsTest(PlaybookCase):
+
+    def test_services_read_the_passwords_of_the_operator(self):
+        role = ANSIBLE / 'roles/secondary_scheduler'
+        playbook = self.directory / 'options.yml'
+        playbook.write_text(json.dumps([{
+            'hosts': 'localhost', 'gather_facts': False,
+            'vars': {'role_path': str(role),
+                     'secondary_scheduler_trustee': 'watcher'},
+            'vars_files': [str(role / f'{name}/main.yml')
+                           for name in ('defaults', 'vars')],
+            'tasks': [{
+                'ansible.builtin.template': {
+                    'src': str(role / 'templates/options.conf.j2'),
+                    'dest': f'{self.directory}/{name}.conf'},
+                'vars': {'secondary_scheduler_sections':
+                         f'{{{{ secondary_scheduler_{name}_sections }}}}'}}
+                for name in ('agent', 'lease')]}]))
+        password = 'a$b$$c%d\\e#f'
+        code, _, text = self.play(
+            playbook, secondary_scheduler_agent_password=password,
+            secondary_scheduler_lease_password=password)
+        self.assertEqual(0, code, text)
+        for name, group in (('agent', 'placement'),
+                            ('lease', 'keystone_authtoken')):
+            options = cfg.ConfigOpts()
+            options.register_opt(cfg.StrOpt('password'), group)
+            options(['--config-file', f'{self.directory}/{name}.conf'],
+                    default_config_files=[])
+            self.assertEqual(password, options[group].password)
 
 
 class KollaTest(PlaybookCase):
