@@ -218,6 +218,20 @@ class KollaTest(PlaybookCase):
         self.assertIn('or role:secondary_agent', text)
         self.assertEqual(before, self.contents())
 
+    def test_no_output_shows_a_secret(self):
+        # A directory in the place of a file: the second run fails.
+        other = self.directory / 'other'
+        (other / 'nova/nova-scheduler.conf').mkdir(parents=True)
+        for directory, expected in ((self.kolla, 0), (other, 2)):
+            code, _, text = self.play(
+                'kolla', '--diff', '-vvv', node_custom_config=str(directory),
+                secondary_scheduler_leases=True,
+                secondary_scheduler_lease_database_host='db.example')
+            self.assertEqual(expected, code, text)
+            self.assertIn('enabled_filters', text)
+            for name in SECRETS:
+                self.assertNotRegex(text, f'{name}(/|%2F)1')
+
     def test_alerts_and_dashboards_are_where_kolla_looks_for_them(self):
         code, _, text = self.play('kolla', secondary_scheduler_metrics=True)
         self.assertEqual(0, code, text)

@@ -69,3 +69,19 @@ class RoleTest(unittest.TestCase):
         # Its own line is one use.
         self.assertEqual([], [name for name in defaults
                               if uses.count(name) < 2])
+
+    def test_tasks_with_secrets_show_neither_input_nor_difference(self):
+        tasks = [one for path in (ROLE / 'tasks').glob('*.yml')
+                 for one in yaml.safe_load(path.read_text())]
+        given = [one for one in tasks if 'stdin' in (
+            one.get('ansible.builtin.command') or {})]
+        written = [
+            one for one in tasks
+            if (one.get('ansible.builtin.template') or {}).get(
+                'src') == 'options.conf.j2'
+            and one['ansible.builtin.template']['mode'] != '0644']
+        self.assertEqual((4, 3), (len(given), len(written)))
+        self.assertEqual([], [one['name'] for one in given
+                              if one.get('no_log') is not True])
+        self.assertEqual([], [one['name'] for one in written
+                              if one.get('diff') is not False])
