@@ -37,7 +37,8 @@ The experiments haizea-* compare profiles of leases with each other; there
 "--set KEY=VALUE" changes an option of [secondary_leases] in all of them, and
 the oracle's column has the figures of Haizea or of an independent simulation.
 The experiments entropy-* and kaffes-* have parameters of their own;
-entropy-cost and kaffes-* run with profile=thesis unless it is set.
+entropy-cost and kaffes-* but for kaffes-primary run with profile=thesis unless
+it is set.
 """
 
 SWF = """\

@@ -45,9 +45,9 @@ class AffinityGuest:
 
 @dataclasses.dataclass(frozen=True)
 class PrimaryUse:
-    """Use of a CPU by primaries.
+    """Use of a CPU, or of several, by primaries.
 
-    :param cpus: mean use, in CPUs from 0 to 1
+    :param cpus: mean use, in CPUs
     :param workload_class: class of the primaries there; None if it is unknown
     """
 
@@ -64,6 +64,8 @@ class AffinityView:
     :param share_cpus: CPU time that the controller leaves to all secondaries,
         in CPUs; infinite if nothing limits them
     :param primaries: use by primaries of each CPU that they use
+    :param floating: use by primaries that may run on all CPUs, by class, in
+        CPUs together.  It is part of ``primaries``, too
     """
 
     now_s: float
@@ -72,6 +74,7 @@ class AffinityView:
     share_cpus: float = math.inf
     primaries: Mapping[int, PrimaryUse] = dataclasses.field(
         default_factory=dict)
+    floating: tuple[PrimaryUse, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,6 +86,8 @@ class AffinityDecision:
     :param idle: names of the idle guests
     :param changed_s: time of the last change of the sets of each guest
     :param placed: number of vCPUs that ``round-robin`` has placed so far
+    :param homes: the CPU for which ``pool`` predicted the slow-down of each
+        vCPU, by name of the guest; those of an idle guest are the last ones
     """
 
     pool: Cpus
@@ -90,6 +95,8 @@ class AffinityDecision:
     idle: frozenset[str]
     changed_s: Mapping[str, float]
     placed: int = 0
+    homes: Mapping[str, tuple[int, ...]] = dataclasses.field(
+        default_factory=dict)
 
     @property
     def running(self) -> frozenset[str]:
@@ -120,6 +127,19 @@ class AffinityOptions:
         neighbours: ``thesis`` the mean of their sum and their product, with
         which three guests never stay below 1.5; ``normalised`` the mean of 1
         and the sum of their excesses over 1, and of their product
+    :param least_residence_s: seconds for which ``pool`` leaves a guest on its
+        CPUs.  A guest that wakes, or whose CPUs are taken away, does not wait.
+        Each move costs the warm caches of a guest
+    :param most_moves: guests that ``pool`` moves at most in one decision, on
+        top of those that must move; 0 moves none for the sake of speed
+    :param least_gain: predicted gain in mean performance, as a part of it,
+        below which ``pool`` moves nothing.  Predictions err by some percent,
+        and a move for less than their error is a move for nothing
+    :param widening_loss: predicted loss of mean performance, as a part of it,
+        that ``pool`` accepts for a wider set of CPUs.  Guests that may use
+        several CPUs leave none idle beside a busy one
+    :param primary_weight: weight of a CPU of primaries beside a vCPU of
+        secondaries in the predictions of ``pool``
     :raises InputError: with the name of an invalid option
     """
 
@@ -128,12 +148,21 @@ class AffinityOptions:
     resource_tie_break: str = 'least-loaded'
     interference_threshold: float = 1.5
     interference_formula: str = 'thesis'
+    least_residence_s: float = 60.0
+    most_moves: int = 4
+    least_gain: float = 0.02
+    widening_loss: float = 0.005
+    primary_weight: float = 10.0
 
     def __post_init__(self) -> None:
         for name, least, most in (
                 ('idle_below_pct', 0.0, 100.0),
                 ('resource_threshold_pct', 1.0, 10_000.0),
-                ('interference_threshold', 1.0, 1000.0)):
+                ('interference_threshold', 1.0, 1000.0),
+                ('least_residence_s', 0.0, 86_400.0),
+                ('most_moves', 0, 10_000),
+                ('least_gain', 0.0, 1.0), ('widening_loss', 0.0, 1.0),
+                ('primary_weight', 0.0, 1e6)):
             if not least <= getattr(self, name) <= most:
                 raise InputError(f'{name}: expected a number from {least:g} '
                                  f'to {most:g}, not '

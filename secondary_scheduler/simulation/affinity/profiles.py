@@ -17,9 +17,11 @@ from secondary_scheduler.cpu_affinity.base import (
     AffinityOptions,
     CpuAffinityDriver,
 )
+from secondary_scheduler.cpu_affinity.prediction import SlowdownEstimates
 from secondary_scheduler.model.topology import Topology
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.affinity import thesis_host, truths
+from secondary_scheduler.simulation.affinity.annealing import OracleAffinity
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,12 @@ class AffinityProfile(AffinityOptions):
     * ``period_s``: seconds between two decisions of ``resource`` and
       ``interference``; 0 decides when a guest comes, goes, wakes or becomes
       idle;
+    * ``driver``: name of a driver to compare with those of the thesis, which
+      decides at each change; ``none`` compares none, ``oracle`` is annealing
+      with the true slow-downs;
+    * ``confines``: the driver may use as many CPUs as ``interference`` uses
+      for the same guests, otherwise all;
+    * ``annealing_steps``: assignments that the oracle tries;
     * ``shortest_s`` and ``longest_s``: bounds of the lengths of guests alone,
       in seconds.
     """
@@ -40,6 +48,9 @@ class AffinityProfile(AffinityOptions):
     truths: str = 't1'
     host: str = 'thesis'
     period_s: float = 60.0
+    driver: str = 'none'
+    confines: bool = True
+    annealing_steps: int = 4000
     shortest_s: float = 1800.0
     longest_s: float = 3000.0
 
@@ -70,6 +81,15 @@ class AffinityProfile(AffinityOptions):
         except (OSError, ValueError) as exc:
             raise InputError(f'--set: host: {explain(exc)}') from exc
 
+    def compared_driver(self, truth: SlowdownEstimates) -> CpuAffinityDriver:
+        """Return the driver that is compared with those of the thesis.
+
+        :param truth: true slow-downs, for the oracle only
+        """
+        if self.driver == 'oracle':
+            return OracleAffinity(truth, self.annealing_steps)
+        return self.load_driver(self.driver)
+
     def load_driver(self, name: str) -> CpuAffinityDriver:
         """Return a driver with the profiles of the thesis.
 
@@ -92,5 +112,12 @@ class AffinityProfile(AffinityOptions):
 #: Algorithms, thresholds and truth of Kaffes 2015.
 THESIS = AffinityProfile(name='thesis', resource_tie_break='thesis')
 
+#: All functions of this project, on all true models.
+OURS = AffinityProfile(name='ours', truths='t1,t2,t3', driver='pool')
+
+#: The bound.
+ORACLE = dataclasses.replace(OURS, name='oracle', driver='oracle',
+                             annealing_steps=1000)
+
 PROFILES: Mapping[str, AffinityProfile] = {one.name: one for one in (
-    THESIS,)}
+    THESIS, OURS, ORACLE)}

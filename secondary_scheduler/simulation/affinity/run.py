@@ -6,7 +6,7 @@ Guests that may use several CPUs are put on one of them in each step: in random
 order on the CPU with the fewest guests, as a kernel that balances its load.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import math
 import random
@@ -140,7 +140,7 @@ class HostRun:
         self._decide(present, now_s)
         active = [one for one in present if one.guest.is_active(now_s)]
         sets = [self._set_of(one) for one in active]
-        cpus = self._put(sets)
+        cpus = spread(self._draw, self._cpus, sets)
         found = slowdowns(
             self._truth, self._topology,
             [one.guest.workload_class for one in active], cpus)
@@ -199,19 +199,25 @@ class HostRun:
         sets = self._decision.sets if self._decision else {}
         return sets.get(one.guest.name, (self._cpus,))[0]
 
-    def _put(self, sets: Sequence[Cpus]) -> list[int]:
-        """Return a CPU for each guest."""
-        cpus = [-1] * len(sets)
-        counts = dict.fromkeys(self._cpus, 0)
-        order = list(range(len(sets)))
-        self._draw.shuffle(order)
-        order.sort(key=lambda place: len(sets[place]))
-        for place in order:
-            least = min(counts[cpu] for cpu in sets[place])
-            cpus[place] = self._draw.choice(sorted(
-                cpu for cpu in sets[place] if counts[cpu] == least))
-            counts[cpus[place]] += 1
-        return cpus
+
+def spread(draw: random.Random, cpus: Iterable[int], sets: Sequence[Cpus]
+           ) -> list[int]:
+    """Return a CPU for each guest, as a kernel that balances its load.
+
+    Guests are put in random order on the CPU of their set with the fewest
+    guests, those with the fewest CPUs first.
+    """
+    found = [-1] * len(sets)
+    counts = dict.fromkeys(cpus, 0)
+    order = list(range(len(sets)))
+    draw.shuffle(order)
+    order.sort(key=lambda place: len(sets[place]))
+    for place in order:
+        least = min(counts[cpu] for cpu in sets[place])
+        found[place] = draw.choice(sorted(
+            cpu for cpu in sets[place] if counts[cpu] == least))
+        counts[found[place]] += 1
+    return found
 
 
 def _outcome(one: _Present, dynamic: bool) -> GuestOutcome:

@@ -19,6 +19,7 @@ from secondary_scheduler.simulation.experiments import (
     hlt,
     interference,
     kaffes,
+    kaffes_primary,
     losses,
     realday,
 )
@@ -29,5 +30,5 @@ EXPERIMENTS: Mapping[str, Runnable] = {
         hlt, efficiency, changes, ablations, losses, interference,
         estimator, realday, haizea_reservations, haizea_deadlines,
         haizea_images, haizea_suspensions, haizea_prices, entropy_cost,
-        entropy_cluster, kaffes)
+        entropy_cluster, kaffes, kaffes_primary)
     for one in module.EXPERIMENTS}

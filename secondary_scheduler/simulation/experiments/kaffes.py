@@ -9,7 +9,13 @@ same guests under round robin, the kernel's balancing and the drivers.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import functools
 
+from secondary_scheduler.cpu_affinity.base import (
+    AffinityView,
+    CpuAffinityDriver,
+)
+from secondary_scheduler.cpu_affinity.prediction import SlowdownEstimates
 from secondary_scheduler.simulation.affinity import scenarios, thesis_host
 from secondary_scheduler.simulation.affinity.profiles import (
     PROFILES,
@@ -22,6 +28,9 @@ from secondary_scheduler.simulation.affinity.run import (
 )
 from secondary_scheduler.simulation.affinity.truths import make_truth
 from secondary_scheduler.simulation.experiments.base import Values
+from secondary_scheduler.simulation.experiments.kaffes_snapshots import (
+    run_snapshots,
+)
 from secondary_scheduler.simulation.experiments.profiled import (
     ProfiledContext,
     ProfiledExperiment,
@@ -40,14 +49,28 @@ PLACED, ACTIVE = 2.0, {'12': 1.0, '6': 0.5}
 RUNS = 40
 
 
-def algorithms(profile: AffinityProfile) -> dict[str, Algorithm]:
+def algorithms(profile: AffinityProfile, truth: SlowdownEstimates
+               ) -> dict[str, Algorithm]:
     """Return the algorithms that are compared, by the names in figures."""
-    return {'rrs': Algorithm(profile.load_driver('round-robin'), 0.0),
-            'cfs': Algorithm(None),
-            'rbs': Algorithm(profile.load_driver('resource'),
-                             profile.period_s),
-            'ibs': Algorithm(profile.load_driver('interference'),
-                             profile.period_s)}
+    interference = profile.load_driver('interference')
+    found = {'rrs': Algorithm(profile.load_driver('round-robin'), 0.0),
+             'cfs': Algorithm(None),
+             'rbs': Algorithm(profile.load_driver('resource'),
+                              profile.period_s),
+             'ibs': Algorithm(interference, profile.period_s)}
+    if profile.driver != 'none':
+        found['ours'] = Algorithm(
+            profile.compared_driver(truth), 0.0,
+            functools.partial(_cpus_of, interference) if profile.confines
+            else None)
+    return found
+
+
+def _cpus_of(driver: CpuAffinityDriver, view: AffinityView) -> float:
+    """Return the number of CPUs that a driver uses for running guests."""
+    decision = driver.decide(view, None)
+    return float(len({cpu for name in decision.running
+                      for cpus in decision.sets[name] for cpu in cpus}))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +107,8 @@ class HostSample:
         guests = self.draw(len(topology.cpus))
         return {name: HostRun(guests, algorithm, truth, topology,
                               self.seed).run()
-                for name, algorithm in algorithms(self.profile).items()}
+                for name, algorithm in algorithms(self.profile,
+                                                 truth).items()}
 
 
 #: Figures of each algorithm.
@@ -133,6 +157,10 @@ def run_ratios(context: AffinityContext, ratios: Mapping[str, float]
                 found.setdefault(_figure(figure, name, sample), []).append(
                     value)
     _draw(context, found, chosen)
+    if context.profile.driver != 'none':
+        found |= run_snapshots(context, {
+            label: ratio for label, ratio in chosen.items()
+            if label in PUBLISHED_RATIOS})
     return found
 
 
@@ -159,11 +187,12 @@ def _draw(context: AffinityContext, found: Values,
           ratios: Mapping[str, float]) -> None:
     for scenario in scenarios.SCENARIOS:
         lines = {}
-        for name in ('rrs_release', 'cfs', 'rbs', 'ibs'):
+        for name in ('rrs_release', 'cfs', 'rbs', 'ibs', 'ours'):
             points = [(ratio, found[key]) for label, ratio in ratios.items()
                       if (key := f'm_{name}_{scenario}_{label}') in found]
-            lines[name] = ([ratio for ratio, _ in points],
-                           [sum(some) / len(some) for _, some in points])
+            if points:
+                lines[name] = ([ratio for ratio, _ in points],
+                               [sum(some) / len(some) for _, some in points])
         context.charts.append(Chart(
             'M against round robin', lines, 'guests by CPUs', scenario))
 

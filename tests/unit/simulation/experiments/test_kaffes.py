@@ -114,14 +114,45 @@ class TestKaffes(unittest.TestCase):
                 profiles.AffinityProfile(name='x', host=folder))
             self.assertEqual(2, len(sample.run()['ibs'].guests))
 
+    def test_pool_is_between_interference_and_the_oracle(self):
+        found = self.simulate('kaffes-under', '--quick', '--runs', '5',
+                              '--set', 'profile=ours', '--set', 'truths=t2')
+        of = {name: found[f'snapshot_{name}_05_t2'] for name in (
+            'ibs', 'ours', 'oracle', 'ours_all', 'oracle_all')}
+        self.assertLess(of['ibs'], of['ours'])
+        self.assertLessEqual(of['ours'], of['oracle'] + 1e-9)
+        self.assertLessEqual(of['ours_all'], of['oracle_all'] + 1e-9)
+        self.assertAlmostEqual(
+            (of['ours'] - of['ibs']) / (of['oracle'] - of['ibs']),
+            found['snapshot_way_05_t2'])
+        self.assertLess(0.6, found['snapshot_way_05_t2'])
+        self.assertLess(found['m_ibs_random_05_t2'],
+                        found['m_ours_random_05_t2'])
+
+    def test_pool_harms_a_primary_less_than_no_driver(self):
+        found = self.simulate('kaffes-primary', '--quick', '--runs', '4')
+        for ratio in ('1', '2'):
+            self.assertGreater(0.5, found[f'loss_ratio_pool_40_{ratio}'])
+            self.assertLess(0.9, found[f'work_ratio_pool_40_{ratio}'])
+            self.assertLess(0, found[f'loss_pct_pool_40_{ratio}'])
+
+    def test_oracle_is_a_profile(self):
+        found = self.simulate(
+            'kaffes-dynamic', '--quick', '--runs', '1', '--set',
+            'profile=oracle', '--set', 'truths=t2', '--set',
+            'annealing_steps=200')
+        self.assertLess(found['perf_pct_ibs_12_t2'],
+                        found['perf_pct_ours_12_t2'])
+
     def test_wrong_options_are_named(self):
         for changes, options, text in (
-                ((('profile', 'best'),), {}, 'there are: thesis'),
+                ((('profile', 'best'),), {}, 'thesis, ours, oracle'),
                 ((('periods', '3'),), {}, 'there is no parameter periods'),
                 ((('truths', 't9'),), {}, 'truths are some of t1,t2,t3'),
                 ((('truths', ','),), {}, 'truths are some of t1,t2,t3'),
                 ((('host', '/nonexistent'),), {},
                  'host: /nonexistent/online: No such file'),
+                ((('driver', 'pin'),), {}, 'there is no driver pin'),
                 ((('shortest_s', '5'),), {}, 'times from 60'),
                 ((('interference_threshold', '0.5'),), {},
                  'interference_threshold: expected a number from 1'),
@@ -133,8 +164,8 @@ class TestKaffes(unittest.TestCase):
 
     def test_unknown_driver_is_named_with_the_known_ones(self):
         with self.assertRaisesRegex(
-                InputError, 'no driver pin .*: .*interference, .*round-robin'):
-            profiles.THESIS.load_driver('pin')
+                InputError, 'no driver pin .*: .*interference, pool, res'):
+            profiles.OURS.load_driver('pin')
 
     def test_units_of_figures(self):
         for name, unit in (('m_ibs_random_1', 'part'),

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Fewest whole cores for all secondaries, and the guests on them.
+
+The pool is the fewest whole cores that hold the CPU time of secondaries beside
+that of primaries.  It begins where primaries suffer least.  On it, guests are
+placed for the highest predicted performance, and few of them move at a time.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from secondary_scheduler.cpu_affinity.assignment import FixedLoad
+from secondary_scheduler.cpu_affinity.base import (
+    AffinityDecision,
+    AffinityGuest,
+    AffinityOptions,
+    AffinityView,
+    CpuAffinityDriver,
+    PrimaryUse,
+    check_guests,
+)
+from secondary_scheduler.cpu_affinity.cells import Cell, join_cpus
+from secondary_scheduler.cpu_affinity.pool_search import (
+    PoolCores,
+    PoolSearch,
+)
+from secondary_scheduler.cpu_affinity.prediction import SlowdownModel
+from secondary_scheduler.cpu_affinity.workload_profiles import (
+    WorkloadProfiles,
+)
+from secondary_scheduler.model.topology import Cpus
+
+#: Costs of cores, in CPUs of primaries times their slow-down, that differ
+#: less are equal.
+_EQUAL_COST = 0.05
+#: CPUs by which the need must fall below a smaller pool before it shrinks.
+_SHRINK_MARGIN = 0.1
+
+
+class PoolAffinity(CpuAffinityDriver):
+    """Confines secondaries to a pool of cores."""
+
+    def __init__(self, profiles: WorkloadProfiles,
+                 options: AffinityOptions) -> None:
+        super().__init__(profiles, options)
+        self._model = SlowdownModel(profiles)
+
+    def decide(self, view: AffinityView,
+               previous: AffinityDecision | None) -> AffinityDecision:
+        """Choose the pool, and place guests that need a place.
+
+        A guest that is new, that wakes, or whose CPUs are not in the pool any
+        more is placed at once.  Beside these, at most ``most_moves`` guests
+        that had their CPUs for ``least_residence_s`` move, and only if the
+        predicted gain is at least ``least_gain``.
+        """
+        check_guests(view)
+        idle = frozenset(one.name for one in view.guests if self.is_idle(one))
+        running = [one for one in view.guests if one.name not in idle]
+        cores = self._choose_cores(view, running, previous)
+        search = PoolSearch(self._model, view, cores,
+                            *self._fixed_loads(view))
+        before = previous.homes if previous else {}
+        settled = search.keep([one for one in running if previous is not None
+                               and one.name not in previous.idle], before)
+        homes = search.place(running, settled, {
+            name for name in settled if previous is not None
+            and view.now_s - previous.changed_s[name]
+            >= self.options.least_residence_s}, before, self.options)
+        pool = self._fill_pool(view, search.pool, cores, previous)
+        sets = self._sets(view, running, homes, pool)
+        homes = {one.name: homes.get(one.name, before.get(one.name, ()))
+                 for one in view.guests}
+        return AffinityDecision(
+            pool=pool, sets=sets, idle=idle, homes=homes,
+            changed_s={name: previous.changed_s[name]
+                       if previous and name in previous.changed_s
+                       and before.get(name, ()) == some else view.now_s
+                       for name, some in homes.items()})
+
+    # -- the pool ----------------------------------------------------------
+    def _choose_cores(self, view: AffinityView,
+                      running: Iterable[AffinityGuest],
+                      previous: AffinityDecision | None) -> PoolCores:
+        """Return the cores that may be in the pool, and their number."""
+        usable = frozenset[int]().union(
+            *(one.usable for one in view.guests))
+        costs = self._costs(view)
+        before = previous.pool if previous else frozenset()
+        order = sorted((core & usable for core in view.topology.cores
+                        if core & usable), key=lambda core: (
+                            round(sum(costs.get(cpu, 0.0) for cpu in core)
+                                  / _EQUAL_COST),
+                            not core & before, min(core)))
+        needed = _needed(running, usable, order)
+        order = [*needed, *(core for core in order if core not in needed)]
+        need = min(view.share_cpus, sum(one.vcpus for one in running))
+        count = max(len(needed), _fewest(view, order, need))
+        kept = sum(bool(core & before) for core in order)
+        if count < kept:
+            count = max(len(needed), min(kept, _fewest(
+                view, order, need + _SHRINK_MARGIN)))
+        highest = max((self._cost(core, costs) for core in order[:count]),
+                      default=0.0)
+        return PoolCores(tuple(
+            core for place, core in enumerate(order) if place < count
+            or self._cost(core, costs) < highest + _EQUAL_COST),
+            tuple(needed), count)
+
+    @staticmethod
+    def _cost(core: Cpus, costs: Mapping[int, float]) -> float:
+        return sum(costs.get(cpu, 0.0) for cpu in core)
+
+    def _costs(self, view: AffinityView) -> dict[int, float]:
+        """Return use by primaries times their mean slow-down, by CPU."""
+        matrix, part = self.profiles.time_sharing, _fixed_part(view)
+        return {cpu: one.cpus * part * sum(
+            matrix.slowdown(one.workload_class, other)
+            for other in matrix.classes) / len(matrix.classes)
+            for cpu, one in view.primaries.items()}
+
+    def _fixed_loads(self, view: AffinityView) -> tuple[
+            dict[int, FixedLoad], list[FixedLoad]]:
+        """Return primaries on a CPU, and primaries that may run on all."""
+        def load(one: PrimaryUse, cpus: float) -> FixedLoad:
+            return FixedLoad(self._model.class_name(one.workload_class),
+                             cpus * self.options.primary_weight)
+
+        # Where floating primaries ran is where they found room so far.
+        part = _fixed_part(view)
+        return ({cpu: load(one, one.cpus * part)
+                 for cpu, one in view.primaries.items()
+                 if cpu in view.topology.cpus and one.cpus * part > 1e-9},
+                [load(one, one.cpus) for one in view.floating
+                 if one.cpus > 0])
+
+    def _fill_pool(self, view: AffinityView, used: Cpus, cores: PoolCores,
+                   previous: AffinityDecision | None) -> Cpus:
+        """Return the CPUs of guests, with further cores up to the number.
+        """
+        chosen = [core for core in cores.cores if core & used]
+        before = previous.pool if previous else frozenset()
+        for core in sorted(cores.cores, key=lambda core: not core & before):
+            if len(chosen) < cores.count and core not in chosen:
+                chosen.append(core)
+        return used.union(*chosen)
+
+    # -- sets of guests ----------------------------------------------------
+    def _sets(self, view: AffinityView, running: Iterable[AffinityGuest],
+              homes: Mapping[str, tuple[int, ...]], pool: Cpus
+              ) -> dict[str, tuple[Cpus, ...]]:
+        """Return the CPUs of each vCPU, as wide as the prediction allows."""
+        guests = {one.name: one for one in running}
+        classes: dict[int, list[str]] = {cpu: [] for cpu in pool}
+        for name, cpus in homes.items():
+            for cpu in cpus:
+                classes[cpu].append(self._model.class_name(
+                    guests[name].workload_class))
+        cell_of: dict[int, Cpus] = {}
+        for domain in view.topology.cache_domains:
+            for cell in join_cpus(self._model, [
+                    Cell(frozenset({cpu}), tuple(sorted(classes[cpu])))
+                    for cpu in sorted(domain & pool)],
+                    self.options.widening_loss):
+                cell_of |= dict.fromkeys(cell.cpus, cell.cpus)
+        sets: dict[str, tuple[Cpus, ...]] = {}
+        for one in view.guests:
+            if one.name in homes:
+                sets[one.name] = tuple(cell_of[cpu] & one.usable
+                                       for cpu in homes[one.name])
+            else:
+                sets[one.name] = one.vcpus * ((pool & one.usable)
+                                              or one.usable,)
+        return sets
+
+
+def _needed(running: Iterable[AffinityGuest], usable: Cpus,
+            order: Iterable[Cpus]) -> list[Cpus]:
+    """Return cores on each of which a guest depends that may not use all."""
+    found: list[Cpus] = []
+    for one in running:
+        if one.usable != usable and not any(core & one.usable
+                                            for core in found):
+            found.append(next(core for core in order if core & one.usable))
+    return found
+
+
+def _fixed_part(view: AffinityView) -> float:
+    """Return the part of the use by primaries that does not float."""
+    every = sum(one.cpus for one in view.primaries.values())
+    floats = sum(one.cpus for one in view.floating)
+    return max(0.0, 1 - floats / every) if every else 0.0
+
+
+def _fewest(view: AffinityView, order: Sequence[Cpus], need: float) -> int:
+    """Return how many of the cores hold a use beside that of primaries.
+
+    Floating primaries run on the CPUs outside of the pool while there are
+    enough.  The number is at least one, if there is any core.
+    """
+    part = _fixed_part(view)
+    room, floats = 0.0, sum(one.cpus for one in view.floating)
+    rooms = {cpu: max(0.0, 1 - view.primaries[cpu].cpus * part)
+             if cpu in view.primaries else 1.0 for cpu in view.topology.cpus}
+    outside = sum(rooms.values())
+    for count, core in enumerate(order):
+        if count and room - max(0.0, floats - outside) >= need - 1e-9:
+            return count
+        room += sum(rooms[cpu] for cpu in core)
+        outside -= sum(rooms[cpu] for cpu in core)
+    return len(order)

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Placement of guests on the cores of a pool, by predicted performance.
+
+Guests without a place are placed one by one.  Then the best move of one guest,
+or exchange of two, is made until none is better (local search).
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import dataclasses
+
+from secondary_scheduler.cpu_affinity.assignment import (
+    Assignment,
+    Change,
+    FixedLoad,
+)
+from secondary_scheduler.cpu_affinity.base import (
+    AffinityGuest,
+    AffinityOptions,
+    AffinityView,
+)
+from secondary_scheduler.cpu_affinity.prediction import SlowdownModel
+from secondary_scheduler.model.topology import Cpus
+
+#: CPU of each vCPU of a guest.
+Homes = tuple[int, ...]
+#: New homes of one guest, or of two that change places.
+Step = tuple[tuple[str, Homes], ...]
+#: Gains of performance that are rounding errors.
+_EPSILON = 1e-9
+#: Predictions of one decision.
+_MOST_TRIALS = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class PoolCores:
+    """Cores that may be in the pool.
+
+    :param cores: their CPUs, the cheapest for primaries first
+    :param needed: those without which a guest could run nowhere
+    :param count: how many of them make the pool
+    """
+
+    cores: tuple[Cpus, ...]
+    needed: tuple[Cpus, ...]
+    count: int
+
+
+class PoolSearch:
+    """Running guests on the CPUs of a host.
+
+    :param cores: the cores that may be used
+    :param fixed: primaries by CPU
+    :param floating: primaries that may run on all CPUs
+    """
+
+    def __init__(self, model: SlowdownModel, view: AffinityView,
+                 cores: PoolCores, fixed: Mapping[int, FixedLoad],
+                 floating: Sequence[FixedLoad]) -> None:
+        self._model = model
+        self._count = cores.count
+        self._cores = cores.cores
+        self._core = {cpu: number for number, core in enumerate(
+            view.topology.cores) for cpu in core}
+        self._allowed = frozenset[int]().union(*cores.cores)
+        self._needed = frozenset(self._core[min(core)]
+                                 for core in cores.needed)
+        self._domains = view.topology.cache_domains
+        self._node = {cpu: node for node in view.topology.nodes
+                      for cpu in node}
+        self._assignment = Assignment(model, self._domains, fixed, floating)
+        #: Number of vCPUs on each core.
+        self._used: Counter[int] = Counter()
+        self._guests: dict[str, AffinityGuest] = {}
+        self._class: dict[str, str] = {}
+        self._homes: dict[str, Homes] = {}
+        #: CPUs with the memory of guests that ran before.
+        self._memory: dict[str, Cpus] = {}
+        self._trials = 0
+
+    @property
+    def pool(self) -> Cpus:
+        """CPUs of guests, with the others of their cores that are allowed."""
+        homes = frozenset(cpu for some in self._homes.values()
+                          for cpu in some)
+        return homes.union(*(core for core in self._cores if core & homes))
+
+    def keep(self, running: Iterable[AffinityGuest],
+             before: Mapping[str, Homes]) -> dict[str, Homes]:
+        """Return the guests that can stay where they were.
+
+        If they use more cores than the pool may have, those with the fewest
+        guests are given up.
+        """
+        found = {one.name: before[one.name] for one in running
+                 if len(before.get(one.name, ())) == one.vcpus
+                 and set(before[one.name]) <= (one.usable & self._allowed)}
+        users = Counter(core for homes in found.values()
+                        for core in {self._core[cpu] for cpu in homes})
+        ranks = {self._core[min(core)]: place
+                 for place, core in enumerate(self._cores)}
+        kept = set(sorted(users.keys() | self._needed, key=lambda core: (
+            core not in self._needed, -users[core], ranks[core]
+            ))[:self._count])
+        return {name: homes for name, homes in found.items()
+                if all(self._core[cpu] in kept for cpu in homes)}
+
+    def place(self, running: Sequence[AffinityGuest],
+              settled: Mapping[str, Homes], movable: Collection[str],
+              before: Mapping[str, Homes], options: AffinityOptions
+              ) -> dict[str, Homes]:
+        """Return the CPU of each vCPU of all running guests.
+
+        :param settled: guests that have their CPUs already
+        :param movable: those of them that may move
+        :param before: earlier CPUs of guests, near which their memory is
+        """
+        for guest in running:
+            name = guest.name
+            self._guests[name] = guest
+            self._class[name] = self._model.class_name(guest.workload_class)
+            if before.get(name):
+                self._memory[name] = self._node[before[name][0]]
+            if name in settled:
+                self._move(((name, settled[name]),))
+        free = [one.name for one in running if one.name not in settled]
+        for name in free:
+            steps = (((name, homes),) for homes in self._placements(name))
+            # The first of equal ones, so that decisions can be repeated.
+            self._move(max(steps, key=self._gain))
+        self._improve(free, {}, 0)
+        start = self._assignment.score
+        undo = self._improve([*free, *(name for name in settled
+                                       if name in movable)],
+                             settled, options.most_moves)
+        vcpus = sum(one.vcpus for one in running)
+        if self._assignment.score - start < options.least_gain * vcpus:
+            for step in reversed(undo):
+                self._move(step)
+        return dict(self._homes)
+
+    # -- steps -------------------------------------------------------------
+    def _changes(self, step: Step) -> list[Change]:
+        found: list[Change] = []
+        for name, homes in step:
+            old: Sequence[int | None] = self._homes.get(
+                name, (None,) * len(homes))
+            found.extend((self._class[name], one, other)
+                         for one, other in zip(old, homes, strict=True)
+                         if one != other)
+        return found
+
+    def _gain(self, step: Step) -> float:
+        self._trials += 1
+        return self._assignment.gain(self._changes(step))
+
+    def _move(self, step: Step) -> Step:
+        """Make a step; return the step that undoes it."""
+        undo = tuple((name, self._homes[name]) for name, _ in step
+                     if name in self._homes)
+        self._assignment.apply(self._changes(step))
+        for name, homes in step:
+            self._used.subtract(self._core[cpu]
+                                for cpu in self._homes.get(name, ()))
+            self._used.update(self._core[cpu] for cpu in homes)
+            self._homes[name] = homes
+        self._used = +self._used
+        return undo
+
+    def _fits(self, name: str, homes: Homes) -> bool:
+        """Return whether the pool is no larger with new homes of a guest."""
+        delta = Counter(self._core[cpu] for cpu in homes)
+        delta.subtract(self._core[cpu] for cpu in self._homes.get(name, ()))
+        after = self._opened + sum(
+            (self._used[core] + number > 0) - (self._used[core] > 0)
+            for core, number in delta.items() if core not in self._needed)
+        return after <= max(self._count, self._opened)
+
+    @property
+    def _opened(self) -> int:
+        """Number of cores that are used or needed."""
+        return len(self._used.keys() | self._needed)
+
+    # -- candidates --------------------------------------------------------
+    def _placements(self, name: str) -> Iterator[Homes]:
+        """Yield the places of a guest that are worth a trial, at least one.
+
+        If the pool has no room for it, its place is outside of the pool.
+        """
+        guest = self._guests[name]
+        near = guest.usable & self._allowed
+        memory = self._memory.get(name)
+        choices = ([near & memory] if memory else []) + [near, guest.usable]
+        for cpus in choices:
+            found = False
+            for homes in self._places(name, guest.vcpus, cpus):
+                if cpus is guest.usable or self._fits(name, homes):
+                    found = True
+                    yield homes
+            if found:
+                return
+
+    def _places(self, name: str, vcpus: int, cpus: Cpus) -> Iterator[Homes]:
+        """Yield places for the vCPUs of a guest on some CPUs."""
+        if vcpus == 1:
+            seen = set()
+            for cpu in sorted(cpus):
+                key = (self._assignment.state(cpu),
+                       self._used[self._core[cpu]] > 0,
+                       self._core[cpu] in self._needed)
+                if key not in seen:
+                    seen.add(key)
+                    yield (cpu,)
+            return
+        parts = [cpus & domain for domain in self._domains if cpus & domain]
+        wide = [part for part in parts if len(part) >= vcpus]
+        for part in wide or [cpus]:
+            if part:
+                yield self._spread(name, vcpus, part)
+
+    def _spread(self, name: str, vcpus: int, cpus: Cpus) -> Homes:
+        """Return distinct CPUs for vCPUs, while there are any.
+
+        Cores in use come first, then CPUs with few guests.
+        """
+        own = Counter(self._homes.get(name, ()))
+        free = max(0, self._count - self._opened)
+        used = sorted((cpu for cpu in cpus if self._used[self._core[cpu]]),
+                      key=lambda cpu: (len(self._assignment.classes(cpu))
+                                       - own[cpu], cpu))
+        fresh: list[int] = []
+        opened: set[int] = set()
+        for cpu in sorted(cpus.difference(used)):
+            if (self._core[cpu] in opened | self._needed
+                    or len(opened) < free):
+                opened |= {self._core[cpu]} - self._needed
+                fresh.append(cpu)
+        idle = [cpu for cpu in used
+                if len(self._assignment.classes(cpu)) == own[cpu]]
+        order = idle + fresh + [cpu for cpu in used if cpu not in idle]
+        order = order or sorted(cpus)
+        return tuple(order[number % len(order)] for number in range(vcpus))
+
+    # -- local search ------------------------------------------------------
+    def _improve(self, names: Sequence[str], settled: Mapping[str, Homes],
+                 most_moves: int) -> list[Step]:
+        """Make the best step until none is better.
+
+        :param settled: guests of which at most ``most_moves`` move
+        :returns: the steps that undo all steps, in their order
+        """
+        undo: list[Step] = []
+        moved: set[str] = set()
+        while self._trials < _MOST_TRIALS:
+            best, gain = None, _EPSILON
+            for step in self._steps(names):
+                cost = sum(name in settled and name not in moved
+                           for name, _ in step)
+                if (len(moved) + cost <= most_moves or not cost) and (
+                        more := self._gain(step)) > gain:
+                    best, gain = step, more
+                if self._trials >= _MOST_TRIALS:
+                    break
+            if best is None:
+                break
+            moved |= {name for name, _ in best if name in settled}
+            undo.append(self._move(best))
+        return undo
+
+    def _steps(self, names: Sequence[str]) -> Iterator[Step]:
+        """Yield moves of one guest and exchanges of two."""
+        for name in names:
+            for homes in self._placements(name):
+                if homes != self._homes[name]:
+                    yield ((name, homes),)
+        single = [name for name in names if self._guests[name].vcpus == 1]
+        for place, name in enumerate(single):
+            for other in single[place + 1:]:
+                if self._can_exchange(name, other):
+                    yield ((name, self._homes[other]),
+                           (other, self._homes[name]))
+
+    def _can_exchange(self, name: str, other: str) -> bool:
+        """Return whether two guests of one vCPU can change places."""
+        return (self._class[name] != self._class[other]
+                and self._homes[name] != self._homes[other]
+                and self._may_use(name, self._homes[other])
+                and self._may_use(other, self._homes[name]))
+
+    def _may_use(self, name: str, homes: Homes) -> bool:
+        memory = self._memory.get(name)
+        return (set(homes) <= self._guests[name].usable
+                and (memory is None or set(homes) <= memory
+                     or not set(self._homes[name]) <= memory))
