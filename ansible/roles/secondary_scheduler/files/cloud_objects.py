@@ -33,12 +33,13 @@ class Objects:
         return None
 
     def role(self, name):
-        """Make or delete a role."""
+        """Make a role; or delete it if no user has it, in no region."""
         api = self._cloud.identity
         found = api.find_role(name)
         if self._present and found is None:
             self._change(f'role {name}', lambda: api.create_role(name=name))
-        elif found is not None and not self._present:
+        elif (found is not None and not self._present
+              and not any(api.role_assignments(role_id=found.id))):
             self._change(f'role {name}', lambda: api.delete_role(found))
 
     def user(self, name, password, role):
@@ -52,11 +53,14 @@ class Objects:
             return
         project = api.find_project(self._wanted['project'],
                                    domain_id=domain.id, ignore_missing=False)
+        granted = api.find_role(role)
+        if granted is None and role != self._wanted.get('role'):
+            sys.exit(f'Keystone has no role "{role}", which the user {name} '
+                     f'needs: "openstack role create {role}" makes it')
         if found is None:
             found = self._change(f'user {name}', lambda: api.create_user(
                 name=name, domain_id=domain.id, password=password,
                 default_project_id=project.id))
-        granted = api.find_role(role)
         if found is None or granted is None:    # only to be made
             return
         if not api.validate_user_has_project_role(project, found, granted):
@@ -84,12 +88,22 @@ class Objects:
         return True
 
     def service(self, kind, region, url):
-        """Make a service with its endpoints, or delete both."""
+        """Make a service with its endpoints; or delete the endpoints of the
+        region, and the service if it has none in another region.
+        """
         api = self._cloud.identity
         found = next((one for one in api.services() if one.type == kind),
                      None)
         if not self._present:
-            if found is not None:
+            if found is None:
+                return
+            points = [one for one in api.endpoints()
+                      if one.service_id == found.id]
+            own = [one for one in points if one.region_id == region]
+            for point in own:
+                self._change(f'endpoint {point.interface}', lambda one=point:
+                             api.delete_endpoint(one))
+            if len(own) == len(points):
                 self._change(f'service {kind}',
                              lambda: api.delete_service(found))
             return
