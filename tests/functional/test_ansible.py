@@ -103,6 +103,10 @@ class CheckTest(PlaybookCase):
         self.assertIn('is a list of policies',
                       self.refused(secondary_scheduler_policies=POLICY))
 
+    def test_broker_that_is_no_list_stops_the_run(self):
+        self.assertIn('write ["HOST:PORT"]', self.refused(
+            secondary_scheduler_brokers='192.0.2.1:5672'))
+
     def test_missing_secret_stops_the_run(self):
         self.assertIn(
             'Set secondary_scheduler_broker_agent_secret',
@@ -147,6 +151,150 @@ class OptionsTest(PlaybookCase):
             options(['--config-file', f'{self.directory}/{name}.conf'],
                     default_config_files=[])
             self.assertEqual(password, options[group].password)
+
+
+#: Prints the output that a file names for its arguments, and logs these.
+COMMAND = """#!{python}
+import json, sys
+given = ' '.join(sys.argv[1:])
+with open({log!r}, 'a') as log:
+    log.write(given + '\\n')
+for words, output in json.load(open({outputs!r})).items():
+    if words in given:
+        print(json.dumps(output))
+"""
+
+
+class CommandTest(PlaybookCase):
+    """Tasks that change the cloud, with commands that only log."""
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.directory / 'log'
+        self.log.touch()
+        self.outputs = self.directory / 'outputs.json'
+        programs = self.directory / 'venv/bin'
+        programs.mkdir(parents=True)
+        for name in ('openstack', 'secondary-scheduler', 'rabbitmqctl',
+                     'python3', 'django-admin'):
+            (programs / name).write_text(COMMAND.format(
+                python=sys.executable, log=str(self.log),
+                outputs=str(self.outputs)))
+            (programs / name).chmod(0o755)
+        self.variables.update(
+            ansible_become=False, secondary_scheduler_rabbitmqctl=[
+                str(programs / 'rabbitmqctl')])
+
+    def run_tasks(self, name, outputs, facts=None, **changes):
+        """Run tasks of the role; return exit code, output and commands."""
+        self.outputs.write_text(json.dumps(outputs))
+        playbook = self.directory / 'tasks.yml'
+        playbook.write_text(json.dumps([{
+            'hosts': 'secondary-admin', 'gather_facts': False, 'tasks': [
+                {'ansible.builtin.set_fact': facts or {'unused': True}},
+                {'ansible.builtin.include_role': {
+                    'name': str(ANSIBLE / 'roles/secondary_scheduler'),
+                    'tasks_from': name}}]}]))
+        code, _, text = self.play(playbook, **changes)
+        return code, text, self.log.read_text()
+
+    def audits(self, **terms):
+        return {'goal list': [{'Name': 'secondary'}],
+                'audittemplate list': [{'Name': 'secondary'}],
+                'audit list': [{
+                    'UUID': 'a1', 'Name': 'secondary', 'State': 'ONGOING',
+                    'Interval': '10', 'Parameters': {'leases': False},
+                    **terms}]}
+
+    def test_another_interval_of_the_switch_is_set(self):
+        code, text, commands = self.run_tasks(
+            'switch', self.audits(), secondary_scheduler_switch_interval=30)
+        self.assertEqual(0, code, text)
+        self.assertIn('audit update a1 replace interval=30', commands)
+        self.assertNotIn('audit create', commands)
+
+    def test_switch_with_the_same_terms_stays(self):
+        code, text, commands = self.run_tasks('switch', self.audits())
+        self.assertEqual(0, code, text)
+        self.assertEqual(3, len(commands.splitlines()), commands)
+
+    def test_switch_that_runs_no_leases_stops_the_run(self):
+        code, text, commands = self.run_tasks(
+            'switch', self.audits(), secondary_scheduler_leases=True)
+        self.assertEqual(2, code, text)
+        self.assertIn('runs no leases', text)
+        self.assertEqual(3, len(commands.splitlines()), commands)
+
+    def remove_cloud(self, *accounts):
+        rights = {'configure': '.*', 'write': '.*', 'read': '.*'}
+        return self.run_tasks('remove_cloud', {
+            'host list': [{'host': 'another'}], 'flavor list': [],
+            'import openstack': {'changes': []},
+            'export_definitions': {
+                'users': [{'name': name} for name in accounts],
+                'vhosts': [{'name': '/'}, {'name': 'shared'}],
+                'permissions': [
+                    {'user': name, 'vhost': 'shared', **rights}
+                    for name in accounts]}},
+            secondary_scheduler_vhost='shared', secondary_scheduler_users=[],
+            secondary_scheduler_service=None)
+
+    def test_virtual_host_of_other_accounts_stays(self):
+        _, text, commands = self.remove_cloud('secondary-control', 'nova')
+        self.assertIn('delete_user secondary-control', commands, text)
+        self.assertNotIn('delete_vhost', commands)
+        self.assertNotIn('delete_user nova', commands)
+        self.assertIn('the accounts nova have rights there', ' '.join(
+            text.split()))
+
+    def test_virtual_host_of_ours_is_deleted(self):
+        _, text, commands = self.remove_cloud('secondary-control')
+        self.assertIn('delete_vhost shared', commands, text)
+
+    def horizon(self):
+        """Make files of Horizon; return the places of its files."""
+        enabled = self.directory / 'enabled'
+        enabled.mkdir()
+        (enabled / '_9310_project_secondary_panelgroup.py').touch()
+        (enabled / '_1000_project.py').touch()
+        (self.directory / 'static/secondary_dashboard').mkdir(parents=True)
+        manifest = self.directory / 'manifest.json'
+        manifest.touch()
+        self.variables.update(
+            secondary_scheduler_horizon_venv=str(self.directory / 'venv'),
+            secondary_scheduler_horizon_unit='no-such-unit')
+        return {'enabled': str(enabled), 'compress': True,
+                'static': str(self.directory / 'static'),
+                'manifest': str(manifest)}
+
+    def test_static_files_are_made_anew_without_the_panels(self):
+        code, text, commands = self.run_tasks('remove_horizon', {
+            'import openstack_dashboard': self.horizon()})
+        self.assertEqual(0, code, text)
+        self.assertEqual(['_1000_project.py'], [
+            one.name for one in (self.directory / 'enabled').iterdir()])
+        self.assertFalse(any((self.directory / 'static').iterdir()))
+        self.assertIn('compress --force', commands)
+
+    def test_static_files_are_compressed_for_a_newer_package(self):
+        self.variables['secondary_scheduler_at'] = self.horizon()
+        _, text, commands = self.run_tasks('horizon_static', {})
+        self.assertEqual('collectstatic --noinput\n', commands, text)
+        (self.directory / 'venv/lib/python3.12/site-packages'
+         / 'secondary_scheduler-0.2.0.dist-info').mkdir(parents=True)
+        _, text, commands = self.run_tasks('horizon_static', {})
+        self.assertIn('compress --force', commands, text)
+
+    def test_removal_keeps_an_account_that_the_role_did_not_make(self):
+        code, text, _ = self.run_tasks('agent_account', {}, facts={
+            'secondary_scheduler_definitions': {'stdout': json.dumps({
+                'users': [{'name': 'secondary-agent-compute1'}],
+                'permissions': [{
+                    'user': 'secondary-agent-compute1', 'vhost': '/',
+                    'configure': '.*', 'write': '.*', 'read': '.*'}],
+                'topic_permissions': []})}})
+        self.assertEqual(2, code, text)
+        self.assertIn('exists with other rights', ' '.join(text.split()))
 
 
 class KollaTest(PlaybookCase):
@@ -199,13 +347,22 @@ class KollaTest(PlaybookCase):
                         'enabled_filters = ComputeFilter\n'
                         'host_subset_size = 3\n')
         code, _, text = self.play(
-            'kolla', secondary_scheduler_kolla_filters=['ComputeFilter'])
+            'kolla', secondary_scheduler_kolla_filters=['ComputeFilter'],
+            secondary_scheduler_kolla_weighers=['own.Weigher'])
         self.assertEqual(0, code, text)
         found = read_ini(path)
         self.assertEqual(['true'], found['DEFAULT']['debug'])
         self.assertEqual(['3'], found['filter_scheduler']['host_subset_size'])
         self.assertEqual(['ComputeFilter,SecondaryPolicyFilter'],
                          found['filter_scheduler']['enabled_filters'])
+        self.assertEqual(
+            ['own.Weigher,secondary_scheduler.nova.weights.all_weighers'],
+            found['filter_scheduler']['weight_classes'])
+
+    def test_leases_without_a_database_stop_the_run(self):
+        code, recap, text = self.play('kolla', secondary_scheduler_leases=True)
+        self.assertEqual((2, '0'), (code, recap['changed']), text)
+        self.assertIn('Set secondary_scheduler_lease_database_host', text)
 
     def test_rule_of_the_operator_stops_the_run(self):
         path = self.kolla / 'placement/policy.yaml'

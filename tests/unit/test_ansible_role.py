@@ -2,8 +2,12 @@
 
 """The Ansible role agrees with the documentation and with our files."""
 
+import json
 import pathlib
 import re
+import subprocess
+import sys
+import tempfile
 import unittest
 
 import yaml
@@ -69,6 +73,39 @@ class RoleTest(unittest.TestCase):
         # Its own line is one use.
         self.assertEqual([], [name for name in defaults
                               if uses.count(name) < 2])
+
+    def read(self, project, program, options, **files):
+        """Return options as the role reads them from files of a service."""
+        with tempfile.TemporaryDirectory() as directory:
+            for name, text in files.items():
+                path = pathlib.Path(directory, name.replace('_AT_', '/'))
+                path.parent.mkdir(exist_ok=True)
+                path.with_name(path.name + '.conf').write_text(text)
+            done = subprocess.run(
+                [sys.executable, '-c',
+                 self.values['secondary_scheduler_reader'], project, program,
+                 f'{directory}/{project}.conf', *options],
+                stdout=subprocess.PIPE, text=True, check=True)
+        return json.loads(done.stdout.splitlines()[-1])
+
+    def test_filters_and_weighers_of_the_operator_are_read(self):
+        self.assertEqual(
+            {'enabled_filters': ['Own'], 'weight_classes': ['own.Weigher']},
+            self.read('nova', 'nova-scheduler', [
+                'filter_scheduler', 'enabled_filters', 'weight_classes'], **{
+                    'nova': '[filter_scheduler]\nenabled_filters = Other\n'
+                            'weight_classes = own.Weigher\n',
+                    'nova.conf.d_AT_filters':
+                        '[filter_scheduler]\nenabled_filters = Own\n',
+                    'nova-scheduler.conf.d_AT_secondary_scheduler-service':
+                        '[filter_scheduler]\nenabled_filters = Ours\n'}))
+
+    def test_collectors_of_the_operator_are_read(self):
+        self.assertEqual(
+            {'collector_plugins': ['compute', 'storage']},
+            self.read('watcher', 'watcher-decision-engine', [
+                'collector', 'collector_plugins'], watcher=(
+                    '[collector]\ncollector_plugins = compute,storage\n')))
 
     def test_tasks_with_secrets_show_neither_input_nor_difference(self):
         tasks = [one for path in (ROLE / 'tasks').glob('*.yml')
