@@ -357,7 +357,9 @@ function _secondary_clean_watcher {
     collectors=$(iniget "$WATCHER_CONF" collector collector_plugins)
     iniset "$WATCHER_CONF" collector collector_plugins \
         "${collectors//,secondary/}"
+    inidelete "$WATCHER_CONF" watcher_applier workers
     inidelete "$WATCHER_CONF" watcher_applier workflow_engine
+    inidelete "$WATCHER_CONF" watcher_decision_engine continuous_audit_interval
     for section in watcher_workflow_engines.secondary secondary_lease_api; do
         sed -i "/^\[$section\]/,/^\[/{/^\[$section\]/d;/^\[/!d}" \
             "$WATCHER_CONF"

@@ -133,7 +133,8 @@ class PhasesTest(unittest.TestCase):
             {'etc/nova/nova.conf', 'etc/watcher/watcher.conf',
              'etc/placement/policy.yaml'}, self.files())
         watcher = self.folder / 'etc/watcher/watcher.conf'
-        self.assertNotIn('secondary', watcher.read_text())
+        for word in ('secondary', 'workers', 'continuous_audit_interval'):
+            self.assertNotIn(word, watcher.read_text())
 
     def test_dashboard_and_tempest_are_configured_where_they_run(self):
         services = f'{CONTROL},horizon,tempest,secondary-lease-api'
