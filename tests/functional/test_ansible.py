@@ -107,6 +107,12 @@ class CheckTest(PlaybookCase):
         self.assertIn('write ["HOST:PORT"]', self.refused(
             secondary_scheduler_brokers='192.0.2.1:5672'))
 
+    def test_incomplete_flavor_and_unknown_total_stop_the_run(self):
+        self.assertIn('needs name, vcpus, ram and disk', self.refused(
+            secondary_scheduler_flavors=[{'name': 'one', 'vcpus': 1}]))
+        self.assertIn('may have vcpus, memory_mb', self.refused(
+            secondary_scheduler_totals={'memory': 1024}))
+
     def test_missing_secret_stops_the_run(self):
         self.assertIn(
             'Set secondary_scheduler_broker_agent_secret',
@@ -228,7 +234,12 @@ class CommandTest(PlaybookCase):
     def remove_cloud(self, *accounts):
         rights = {'configure': '.*', 'write': '.*', 'read': '.*'}
         return self.run_tasks('remove_cloud', {
-            'host list': [{'host': 'another'}], 'flavor list': [],
+            'host list': [{'host': 'another'}],
+            'flavor list --all --long': [
+                {'Name': 'spare', 'Properties': {
+                    'lifecycle:preemptable': 'true'}},
+                {'Name': 'm1.small', 'Properties': {}},
+                {'Name': 'm1.old', 'Properties': None}],
             'import openstack': {'changes': []},
             'export_definitions': {
                 'users': [{'name': name} for name in accounts],
@@ -237,6 +248,8 @@ class CommandTest(PlaybookCase):
                     {'user': name, 'vhost': 'shared', **rights}
                     for name in accounts]}},
             secondary_scheduler_vhost='shared', secondary_scheduler_users=[],
+            secondary_scheduler_flavors=[{'name': name} for name in (
+                'spare', 'm1.small', 'm1.old')],
             secondary_scheduler_service=None)
 
     def test_virtual_host_of_other_accounts_stays(self):
@@ -250,6 +263,12 @@ class CommandTest(PlaybookCase):
     def test_virtual_host_of_ours_is_deleted(self):
         _, text, commands = self.remove_cloud('secondary-control')
         self.assertIn('delete_vhost shared', commands, text)
+
+    def test_removal_keeps_a_flavor_of_primaries(self):
+        _, text, commands = self.remove_cloud('secondary-control')
+        self.assertEqual(['flavor delete spare'], [
+            line for line in commands.splitlines() if 'flavor delete' in line],
+            text)
 
     def horizon(self):
         """Make files of Horizon; return the places of its files."""
