@@ -8,7 +8,7 @@ decision is an argument of the next one.
 """
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 import dataclasses
 import math
 
@@ -88,6 +88,8 @@ class AffinityDecision:
     :param placed: number of vCPUs that ``round-robin`` has placed so far
     :param homes: the CPU for which ``pool`` predicted the slow-down of each
         vCPU, by name of the guest; those of an idle guest are the last ones
+    :param settled_for: the state of the host for which ``pool`` found that no
+        guest should move; None if one may
     """
 
     pool: Cpus
@@ -97,6 +99,7 @@ class AffinityDecision:
     placed: int = 0
     homes: Mapping[str, tuple[int, ...]] = dataclasses.field(
         default_factory=dict)
+    settled_for: Hashable = None
 
     @property
     def running(self) -> frozenset[str]:
@@ -138,6 +141,9 @@ class AffinityOptions:
     :param widening_loss: predicted loss of mean performance, as a part of it,
         that ``pool`` accepts for a wider set of CPUs.  Guests that may use
         several CPUs leave none idle beside a busy one
+    :param keeps_node: whether ``pool`` leaves a guest that ran before on its
+        NUMA node, where its memory is.  Without it, guests may have their
+        memory far away
     :param primary_weight: weight of a CPU of primaries beside a vCPU of
         secondaries in the predictions of ``pool``
     :raises InputError: with the name of an invalid option
@@ -152,6 +158,7 @@ class AffinityOptions:
     most_moves: int = 4
     least_gain: float = 0.02
     widening_loss: float = 0.005
+    keeps_node: bool = True
     primary_weight: float = 10.0
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ that of primaries.  It begins where primaries suffer least.  On it, guests are
 placed for the highest predicted performance, and few of them move at a time.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from secondary_scheduler.cpu_affinity.assignment import FixedLoad
 from secondary_scheduler.cpu_affinity.base import (
@@ -58,6 +58,9 @@ class PoolAffinity(CpuAffinityDriver):
         idle = frozenset(one.name for one in view.guests if self.is_idle(one))
         running = [one for one in view.guests if one.name not in idle]
         cores = self._choose_cores(view, running, previous)
+        state = self._state(view, idle, cores)
+        if previous is not None and previous.settled_for == state:
+            return previous
         search = PoolSearch(self._model, view, cores,
                             *self._fixed_loads(view))
         before = previous.homes if previous else {}
@@ -73,10 +76,29 @@ class PoolAffinity(CpuAffinityDriver):
                  for one in view.guests}
         return AffinityDecision(
             pool=pool, sets=sets, idle=idle, homes=homes,
+            settled_for=state if search.converged else None,
             changed_s={name: previous.changed_s[name]
                        if previous and name in previous.changed_s
                        and before.get(name, ()) == some else view.now_s
                        for name, some in homes.items()})
+
+    @staticmethod
+    def _state(view: AffinityView, idle: frozenset[str], cores: PoolCores
+               ) -> Hashable:
+        """Return the parts of a view that decide where guests are placed.
+
+        Uses of CPU are rounded, so that noise does not count.
+        """
+        def rounded(one: PrimaryUse) -> Hashable:
+            return one.workload_class, round(one.cpus / _EQUAL_COST)
+
+        guests = tuple((one.name, one.workload_class, one.usable, one.vcpus)
+                       for one in view.guests)
+        primaries = tuple((cpu, rounded(one)) for cpu, one in sorted(
+            view.primaries.items()))
+        return (view.topology, idle, cores.cores, cores.count,
+                round(cores.need / _SHRINK_MARGIN), guests, primaries,
+                tuple(map(rounded, view.floating)))
 
     # -- the pool ----------------------------------------------------------
     def _choose_cores(self, view: AffinityView,
@@ -105,7 +127,7 @@ class PoolAffinity(CpuAffinityDriver):
         return PoolCores(tuple(
             core for place, core in enumerate(order) if place < count
             or self._cost(core, costs) < highest + _EQUAL_COST),
-            tuple(needed), count)
+            tuple(needed), count, need)
 
     @staticmethod
     def _cost(core: Cpus, costs: Mapping[int, float]) -> float:
@@ -136,13 +158,17 @@ class PoolAffinity(CpuAffinityDriver):
 
     def _fill_pool(self, view: AffinityView, used: Cpus, cores: PoolCores,
                    previous: AffinityDecision | None) -> Cpus:
-        """Return the CPUs of guests, with further cores up to the number.
+        """Return the CPUs of guests, with cores up to number and need.
+
+        Cores may differ in size and in the use by primaries.
         """
         chosen = [core for core in cores.cores if core & used]
         before = previous.pool if previous else frozenset()
-        for core in sorted(cores.cores, key=lambda core: not core & before):
-            if len(chosen) < cores.count and core not in chosen:
-                chosen.append(core)
+        rest = sorted((core for core in cores.cores if core not in chosen),
+                      key=lambda core: not core & before)
+        while rest and (len(chosen) < cores.count or _fewest(
+                view, [*chosen, *rest], cores.need) > len(chosen)):
+            chosen.append(rest.pop(0))
         return used.union(*chosen)
 
     # -- sets of guests ----------------------------------------------------

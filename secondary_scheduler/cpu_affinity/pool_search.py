@@ -40,11 +40,13 @@ class PoolCores:
     :param cores: their CPUs, the cheapest for primaries first
     :param needed: those without which a guest could run nowhere
     :param count: how many of them make the pool
+    :param need: CPUs that the pool must hold beside the use of primaries
     """
 
     cores: tuple[Cpus, ...]
     needed: tuple[Cpus, ...]
     count: int
+    need: float
 
 
 class PoolSearch:
@@ -78,6 +80,8 @@ class PoolSearch:
         #: CPUs with the memory of guests that ran before.
         self._memory: dict[str, Cpus] = {}
         self._trials = 0
+        #: Whether no guest would move if the host stays as it is.
+        self.converged = False
 
     @property
     def pool(self) -> Cpus:
@@ -120,7 +124,7 @@ class PoolSearch:
             name = guest.name
             self._guests[name] = guest
             self._class[name] = self._model.class_name(guest.workload_class)
-            if before.get(name):
+            if before.get(name) and options.keeps_node:
                 self._memory[name] = self._node[before[name][0]]
             if name in settled:
                 self._move(((name, settled[name]),))
@@ -138,6 +142,7 @@ class PoolSearch:
         if self._assignment.score - start < options.least_gain * vcpus:
             for step in reversed(undo):
                 self._move(step)
+            self.converged = settled.keys() <= set(movable)
         return dict(self._homes)
 
     # -- steps -------------------------------------------------------------

@@ -46,6 +46,15 @@ def max_min_shares(uses: Sequence[float], capacity: float) -> list[float]:
     return shares
 
 
+def cpu_use(profiles: WorkloadProfiles, name: str) -> float:
+    """Return the use of a class alone, in CPUs above 0 up to 1.
+
+    An unknown use counts as 1.
+    """
+    cpu = profiles.use(name).cpu
+    return min(max(_LEAST_USE, (100.0 if cpu is None else cpu) / 100), 1.0)
+
+
 class SlowdownEstimates(typing.Protocol):
     """Slow-downs of guests by the classes of their neighbours."""
 
@@ -75,9 +84,7 @@ class SlowdownModel:
 
     def use(self, name: str) -> float:
         """Return the use of a class alone, in CPUs from 0 to 1."""
-        cpu = self._profiles.use(name).cpu
-        return min(max(_LEAST_USE, (100.0 if cpu is None else cpu) / 100),
-                   1.0)
+        return cpu_use(self._profiles, name)
 
     def _on_cpu(self, classes: ClassSet) -> Mapping[str, float]:
         """Return the slow-down of each class on one CPU, at least 1.

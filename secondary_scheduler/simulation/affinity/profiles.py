@@ -18,6 +18,9 @@ from secondary_scheduler.cpu_affinity.base import (
     CpuAffinityDriver,
 )
 from secondary_scheduler.cpu_affinity.prediction import SlowdownEstimates
+from secondary_scheduler.cpu_affinity.workload_profiles import (
+    WorkloadProfiles,
+)
 from secondary_scheduler.model.topology import Topology
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.affinity import thesis_host, truths
@@ -39,6 +42,8 @@ class AffinityProfile(AffinityOptions):
       with the true slow-downs;
     * ``confines``: the driver may use as many CPUs as ``interference`` uses
       for the same guests, otherwise all;
+    * ``rounds``: decisions after which guests that are all there are measured
+      again.  Each learns from the slow-downs since the last one;
     * ``annealing_steps``: assignments that the oracle tries;
     * ``shortest_s`` and ``longest_s``: bounds of the lengths of guests alone,
       in seconds.
@@ -50,6 +55,7 @@ class AffinityProfile(AffinityOptions):
     period_s: float = 60.0
     driver: str = 'none'
     confines: bool = True
+    rounds: int = 10
     annealing_steps: int = 4000
     shortest_s: float = 1800.0
     longest_s: float = 3000.0
@@ -60,6 +66,8 @@ class AffinityProfile(AffinityOptions):
         if unknown or not self.truth_names:
             raise InputError('--set: truths are some of '
                              f'{",".join(truths.NAMES)}, not {self.truths!r}')
+        if not 1 <= self.rounds <= 1000:
+            raise InputError('--set: rounds is a number from 1 to 1000')
         if not 60 <= self.shortest_s <= self.longest_s <= 1e6:
             raise InputError('--set: shortest_s and longest_s are times from '
                              '60 to 1000000, and the former is not longer')
@@ -90,8 +98,9 @@ class AffinityProfile(AffinityOptions):
             return OracleAffinity(truth, self.annealing_steps)
         return self.load_driver(self.driver)
 
-    def load_driver(self, name: str) -> CpuAffinityDriver:
-        """Return a driver with the profiles of the thesis.
+    def load_driver(self, name: str, workloads: WorkloadProfiles
+                    = thesis_host.PROFILES) -> CpuAffinityDriver:
+        """Return a driver with profiles, by default those of the thesis.
 
         :raises InputError: if no driver has this name
         """
@@ -103,7 +112,7 @@ class AffinityProfile(AffinityOptions):
                 f'there is no driver {name} in {NAMESPACE}; there are: '
                 + (', '.join(sorted(known)) or 'none; install this package '
                    'again')) from None
-        found: CpuAffinityDriver = make(thesis_host.PROFILES, AffinityOptions(
+        found: CpuAffinityDriver = make(workloads, AffinityOptions(
             **{one.name: getattr(self, one.name)
                for one in dataclasses.fields(AffinityOptions)}))
         return found

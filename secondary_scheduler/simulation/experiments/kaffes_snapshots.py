@@ -9,6 +9,7 @@ knows the true slow-downs: annealing over all assignments to as many CPUs as
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import random
 import statistics
 
 from secondary_scheduler.cpu_affinity.base import (
@@ -16,6 +17,11 @@ from secondary_scheduler.cpu_affinity.base import (
     AffinityGuest,
     AffinityView,
     CpuAffinityDriver,
+)
+from secondary_scheduler.cpu_affinity.prediction import SlowdownEstimates
+from secondary_scheduler.cpu_affinity.profile_learning import (
+    ObservedSlowdown,
+    ProfileLearner,
 )
 from secondary_scheduler.simulation.affinity import scenarios, thesis_host
 from secondary_scheduler.simulation.affinity.annealing import anneal
@@ -28,6 +34,11 @@ from secondary_scheduler.simulation.experiments.base import Values
 from secondary_scheduler.simulation.experiments.profiled import (
     ProfiledContext,
 )
+
+#: Seconds between two decisions that learn.
+ROUND_S = 60.0
+#: Deviation of the logarithm of an observed slow-down.
+NOISE = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +80,10 @@ class Snapshot:
                                every)}
         used = len(set(placed['ibs']))
         placed['ours'] = place(ours, used)
+        placed['learned'] = (
+            placed['ours'] if self.profile.driver == 'oracle'
+            else self._learn(dataclasses.replace(
+                view, share_cpus=float(used)), truth))
         placed['ours_all'] = place(ours, every)
         for name, most, start in (('oracle', used, 'ibs'),
                                   ('oracle_all', every, 'rrs')):
@@ -82,6 +97,39 @@ class Snapshot:
             found[f'snapshot_{name}'] = statistics.fmean(speeds)
             found[f'snapshot_slowest_{name}'] = min(speeds)
         return found
+
+
+    def _learn(self, view: AffinityView, truth: SlowdownEstimates
+               ) -> list[int]:
+        """Return the CPU of each guest after decisions that learn.
+
+        Each guest's slow-down is observed after each decision, with noise.
+        """
+        noise = random.Random(f'observations {self.seed}')
+        learner = ProfileLearner(thesis_host.PROFILES)
+        names = [one.name for one in view.guests]
+        classes = [str(one.workload_class) for one in view.guests]
+        domain = {cpu: part for part in view.topology.cache_domains
+                  for cpu in part}
+        decision: AffinityDecision | None = None
+        cpus: list[int] = []
+        for number in range(self.profile.rounds):
+            driver = self.profile.load_driver(self.profile.driver,
+                                              learner.profiles())
+            decision = driver.decide(dataclasses.replace(
+                view, now_s=ROUND_S * number), decision)
+            cpus = _cpus(names, decision)
+            found = slowdowns(truth, view.topology, classes, cpus)
+            for place, cpu in enumerate(cpus):
+                learner.observe(ObservedSlowdown(
+                    classes[place],
+                    tuple(one for other, one in enumerate(classes)
+                          if other != place and cpus[other] == cpu),
+                    tuple(one for other, one in enumerate(classes)
+                          if cpus[other] != cpu
+                          and cpus[other] in domain[cpu]),
+                    found[place] * noise.lognormvariate(0.0, NOISE)))
+        return cpus
 
 
 def _cpus(names: Sequence[str], decision: AffinityDecision) -> list[int]:
@@ -103,14 +151,28 @@ def run_snapshots(context: ProfiledContext[AffinityProfile],
                   + ('' if sample.truth == 't1' else f'_{sample.truth}'))
         for name, value in row.items():
             found.setdefault(name + suffix, []).append(value)
-    for name in list(found):
-        if name.startswith('snapshot_ours'):
-            context.bounds[name] = found[name.replace('ours', 'oracle')]
-    for suffix in {name.removeprefix('snapshot_ours_') for name in found
-                   if name.startswith('snapshot_ours_')
-                   and not name.startswith('snapshot_ours_all')}:
-        low, here, best = (statistics.fmean(found[f'snapshot_{name}_{suffix}'])
-                           for name in ('ibs', 'ours', 'oracle'))
-        if best > low:
-            found[f'snapshot_way_{suffix}'] = [(here - low) / (best - low)]
+    _add_bounds(context.bounds, found)
     return found
+
+
+def _add_bounds(bounds: Values, found: Values) -> None:
+    """Add the oracle's values, and the part of the way to it.
+
+    ``snapshot_way`` is the part of the way in mean performance from
+    ``interference`` to the oracle on as many CPUs.
+    """
+    for name in list(found):
+        for one in ('ours', 'learned'):
+            if name.startswith((f'snapshot_{one}',
+                                f'snapshot_slowest_{one}')):
+                bounds[name] = found[name.replace(one, 'oracle')]
+    start = 'snapshot_learned_'
+    for suffix in [name.removeprefix(start) for name in found
+                   if name.startswith(start)]:
+        low, best = (statistics.fmean(found[f'snapshot_{name}_{suffix}'])
+                     for name in ('ibs', 'oracle'))
+        for one, figure in (('ours', 'way'), ('learned', 'way_learned')):
+            here = statistics.fmean(found[f'snapshot_{one}_{suffix}'])
+            if best > low:
+                found[f'snapshot_{figure}_{suffix}'] = [
+                    (here - low) / (best - low)]

@@ -16,6 +16,9 @@ from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation import experiments
 from secondary_scheduler.simulation.affinity import profiles
 from secondary_scheduler.simulation.experiments import base, kaffes
+from secondary_scheduler.simulation.experiments.kaffes_snapshots import (
+    Snapshot,
+)
 from tests.unit.simulation.affinity import drivers
 
 
@@ -126,8 +129,21 @@ class TestKaffes(unittest.TestCase):
             (of['ours'] - of['ibs']) / (of['oracle'] - of['ibs']),
             found['snapshot_way_05_t2'])
         self.assertLess(0.6, found['snapshot_way_05_t2'])
+        # There is nothing to learn on its own model.
+        self.assertEqual(found['snapshot_way_05_t2'],
+                         found['snapshot_way_learned_05_t2'])
         self.assertLess(found['m_ibs_random_05_t2'],
                         found['m_ours_random_05_t2'])
+
+    def test_pool_learns_from_observed_slowdowns(self):
+        rows = [Snapshot('1', 1.0, seed, 't3', dataclasses.replace(
+            profiles.OURS, keeps_node=False)).measure()
+            for seed in range(1, 7)]
+        first, learned, best = (
+            sum(row[f'snapshot_{name}'] for row in rows) / 6
+            for name in ('ours', 'learned', 'oracle'))
+        self.assertLess(first + 0.02, learned)
+        self.assertLess(learned, best)
 
     def test_pool_harms_a_primary_less_than_no_driver(self):
         found = self.simulate('kaffes-primary', '--quick', '--runs', '4')
@@ -153,6 +169,7 @@ class TestKaffes(unittest.TestCase):
                 ((('host', '/nonexistent'),), {},
                  'host: /nonexistent/online: No such file'),
                 ((('driver', 'pin'),), {}, 'there is no driver pin'),
+                ((('rounds', '0'),), {}, 'rounds is a number from 1'),
                 ((('shortest_s', '5'),), {}, 'times from 60'),
                 ((('interference_threshold', '0.5'),), {},
                  'interference_threshold: expected a number from 1'),
