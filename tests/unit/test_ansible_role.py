@@ -2,6 +2,7 @@
 
 """The Ansible role agrees with the documentation and with our files."""
 
+import configparser
 import json
 import pathlib
 import re
@@ -53,6 +54,12 @@ class RoleTest(unittest.TestCase):
             (ROOT / 'etc/placement/policy.yaml').read_text())
         self.assertEqual(list(rules),
                          self.values['secondary_scheduler_placement_rules'])
+
+    def test_group_of_the_image_is_the_one_that_kolla_builds(self):
+        options = configparser.ConfigParser()
+        options.read(ROOT / 'kolla/kolla-build.conf')
+        self.assertEqual(options['secondary-lease-user']['gid'], self.values[
+            'secondary_scheduler_lease_image_group'])
 
     def test_no_variable_is_both_default_and_derived(self):
         defaults = yaml.safe_load((ROLE / 'defaults/main.yml').read_text())
