@@ -141,6 +141,8 @@ function configure_secondary_lease_api {
         "$SERVICE_DOMAIN_NAME")
     iniset "$SECONDARY_LEASE_CONF" secondary_lease_api trustee_user_id \
         "$trustee"
+    iniset "$SECONDARY_LEASE_CONF" secondary_lease_api region_name \
+        "$REGION_NAME"
     configure_keystone_authtoken_middleware "$SECONDARY_LEASE_CONF" \
         secondary-lease
     iniset "$SECONDARY_LEASE_CONF" oslo_middleware \

@@ -129,7 +129,7 @@ class CheckTest(PlaybookCase):
 
 class OptionsTest(PlaybookCase):
 
-    def test_services_read_the_passwords_of_the_operator(self):
+    def test_services_read_passwords_and_region_of_the_operator(self):
         role = ANSIBLE / 'roles/secondary_scheduler'
         playbook = self.directory / 'options.yml'
         playbook.write_text(json.dumps([{
@@ -148,15 +148,22 @@ class OptionsTest(PlaybookCase):
         password = 'a$b$$c%d\\e#f'
         code, _, text = self.play(
             playbook, secondary_scheduler_agent_password=password,
+            secondary_scheduler_region='RegionTwo',
             secondary_scheduler_lease_password=password)
         self.assertEqual(0, code, text)
-        for name, group in (('agent', 'placement'),
-                            ('lease', 'keystone_authtoken')):
+        for name, group, option, expected in (
+                ('agent', 'placement', 'password', password),
+                ('agent', 'placement', 'region_name', 'RegionTwo'),
+                ('lease', 'keystone_authtoken', 'password', password),
+                ('lease', 'keystone_authtoken', 'region_name', 'RegionTwo'),
+                ('lease', 'secondary_lease_api', 'region_name', 'RegionTwo'),
+                ('lease', 'secondary_lease_api', 'valid_interfaces',
+                 'internal,public')):
             options = cfg.ConfigOpts()
-            options.register_opt(cfg.StrOpt('password'), group)
+            options.register_opt(cfg.StrOpt(option), group)
             options(['--config-file', f'{self.directory}/{name}.conf'],
                     default_config_files=[])
-            self.assertEqual(password, options[group].password)
+            self.assertEqual(expected, options[group][option])
 
 
 #: Prints the output that a file names for its arguments, and logs these.

@@ -108,6 +108,9 @@ class PhasesTest(unittest.TestCase):
                 'enabled_filters'])
         self.assertEqual('compute,secondary', self.read(
             'watcher/watcher.conf')['collector']['collector_plugins'])
+        self.assertEqual('RegionOne', self.read(
+            'secondary_scheduler/secondary-lease-api.conf')[
+                'secondary_lease_api']['region_name'])
         agent = self.folder / 'etc/secondary_scheduler/secondary-agent.conf'
         self.assertEqual(0o600, agent.stat().st_mode & 0o777)
         self.assertEqual('secondary-agent', self.read(
