@@ -31,7 +31,7 @@ from secondary_scheduler.simulation.affinity.run import spread
 
 #: Seconds of a run, between two decisions, and between two balancings.
 RUN_S, DECISION_S, BALANCE_S = 600, 60, 30
-#: Threads of the primary.
+#: Threads of the primary, on a host with as many CPUs.
 THREADS = 4
 #: Class of the primary as a victim of secondaries, and as their neighbour.
 VICTIM, NEIGHBOUR = 'HL', 'MS'
@@ -71,8 +71,9 @@ class PrimaryRun:
         self._cpus = sorted(self.topology.cpus)
         self._domain = {cpu: number for number, part in enumerate(
             self.topology.cache_domains) for cpu in part}
+        self._threads = min(THREADS, len(self._cpus))
         self._share = max(0.0, self.threshold * len(self._cpus)
-                          - THREADS * self.load)
+                          - self._threads * self.load)
 
     def run(self, driver: CpuAffinityDriver | None) -> Harm:
         """Run with a driver; None leaves all guests to the kernel.
@@ -86,7 +87,7 @@ class PrimaryRun:
         decision: AffinityDecision | None = None
         seen = dict.fromkeys(self._cpus, 0)
         lost = busy = work = 0.0
-        threads = [kernel.choice(self._cpus) for _ in range(THREADS)]
+        threads = [kernel.choice(self._cpus) for _ in range(self._threads)]
         for second in range(RUN_S):
             if driver is not None and second % DECISION_S == 0:
                 decision = driver.decide(self._view(second, seen), decision)
@@ -96,7 +97,7 @@ class PrimaryRun:
             if second % BALANCE_S == 0:
                 places = spread(kernel, self._cpus, sets)
                 shares = self._shares(places)
-            active = [works.random() < self.load for _ in range(THREADS)]
+            active = [works.random() < self.load for _ in range(self._threads)]
             running = self._running(places, shares, [
                 works.random() for _ in self._cpus])
             taken = self._place(kernel, threads, active, running)
@@ -109,7 +110,7 @@ class PrimaryRun:
 
     def _view(self, second: int, seen: Mapping[int, int]) -> AffinityView:
         """Return the state for a driver, with use of the last period."""
-        share = THREADS * self.load / len(self._cpus)
+        share = self._threads * self.load / len(self._cpus)
         uses = {cpu: (seen[cpu] / DECISION_S if second else share)
                 for cpu in self._cpus}
         return AffinityView(

@@ -7,11 +7,12 @@
 
 from collections.abc import Mapping
 import dataclasses
+import json
 
 from stevedore import driver, exception, extension
 
 from secondary_scheduler.agent import cpu_topology
-from secondary_scheduler.agent.kernel_files import explain
+from secondary_scheduler.agent.kernel_files import explain, parse_cpus
 from secondary_scheduler.cpu_affinity.base import (
     NAMESPACE,
     AffinityOptions,
@@ -20,8 +21,10 @@ from secondary_scheduler.cpu_affinity.base import (
 from secondary_scheduler.cpu_affinity.prediction import SlowdownEstimates
 from secondary_scheduler.cpu_affinity.workload_profiles import (
     WorkloadProfiles,
+    parse_profiles,
 )
-from secondary_scheduler.model.topology import Topology
+from secondary_scheduler.model.topology import Topology, usable_cpus
+from secondary_scheduler.reading.files import read_document
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.affinity import thesis_host, truths
 from secondary_scheduler.simulation.affinity.annealing import OracleAffinity
@@ -34,6 +37,10 @@ class AffinityProfile(AffinityOptions):
     * ``truths``: names of the true models, separated by commas;
     * ``host``: ``thesis`` for its twelve cores, or a folder like
       ``/sys/devices/system/cpu`` that describes others;
+    * ``dedicated``: CPUs of it that primaries have for themselves, such as
+      ``0-3,8``;
+    * ``workloads``: ``thesis`` for its eight classes, or a JSON file with
+      profiles of others (``cpu_affinity.workload_profiles.parse_profiles``);
     * ``period_s``: seconds between two decisions of ``resource`` and
       ``interference``; 0 decides when a guest comes, goes, wakes or becomes
       idle;
@@ -52,6 +59,8 @@ class AffinityProfile(AffinityOptions):
     name: str = ''
     truths: str = 't1'
     host: str = 'thesis'
+    dedicated: str = ''
+    workloads: str = 'thesis'
     period_s: float = 60.0
     driver: str = 'none'
     confines: bool = True
@@ -78,16 +87,46 @@ class AffinityProfile(AffinityOptions):
         return tuple(filter(None, self.truths.split(',')))
 
     def topology(self) -> Topology:
-        """Return the topology of the host.
+        """Return the topology of the CPUs that secondaries may use.
 
-        :raises InputError: if its folder cannot be read
+        :raises InputError: if its folder cannot be read, or if primaries have
+            all CPUs
         """
-        if self.host == 'thesis':
-            return thesis_host.TOPOLOGY
         try:
-            return cpu_topology.read_topology(self.host)
+            every = (thesis_host.TOPOLOGY if self.host == 'thesis'
+                     else cpu_topology.read_topology(self.host))
         except (OSError, ValueError) as exc:
-            raise InputError(f'--set: host: {explain(exc)}') from exc
+            # Not the cause: the command would name the folder of traces.
+            raise InputError(f'--set: host: {explain(exc)}') from None
+        try:
+            usable = usable_cpus(every, every.cpus,
+                                 parse_cpus(self.dedicated, 'dedicated'))
+        except ValueError as exc:
+            raise InputError(f'--set: {exc}') from None
+        if not usable:
+            raise InputError(f'--set: dedicated={self.dedicated} leaves no '
+                             'CPU of the host for secondaries')
+        return every.restrict(usable)
+
+    def workload_profiles(self) -> WorkloadProfiles:
+        """Return the profiles of workload classes.
+
+        :raises InputError: if their file cannot be read; the text has the
+            place of the first fault
+        """
+        if self.workloads == 'thesis':
+            return thesis_host.PROFILES
+        text = read_document(self.workloads)
+        try:
+            return parse_profiles(json.loads(text))
+        except (ValueError, RecursionError) as exc:
+            raise InputError(f'{self.workloads}: {exc}') from None
+
+    @property
+    def has_thesis_classes(self) -> bool:
+        """Whether the classes are those of the thesis, or more."""
+        return self.workload_profiles().uses.keys() >= set(
+            thesis_host.CLASSES)
 
     def compared_driver(self, truth: SlowdownEstimates) -> CpuAffinityDriver:
         """Return the driver that is compared with those of the thesis.
@@ -99,8 +138,8 @@ class AffinityProfile(AffinityOptions):
         return self.load_driver(self.driver)
 
     def load_driver(self, name: str, workloads: WorkloadProfiles
-                    = thesis_host.PROFILES) -> CpuAffinityDriver:
-        """Return a driver with profiles, by default those of the thesis.
+                    | None = None) -> CpuAffinityDriver:
+        """Return a driver with profiles, by default the measured ones.
 
         :raises InputError: if no driver has this name
         """
@@ -112,9 +151,11 @@ class AffinityProfile(AffinityOptions):
                 f'there is no driver {name} in {NAMESPACE}; there are: '
                 + (', '.join(sorted(known)) or 'none; install this package '
                    'again')) from None
-        found: CpuAffinityDriver = make(workloads, AffinityOptions(
-            **{one.name: getattr(self, one.name)
-               for one in dataclasses.fields(AffinityOptions)}))
+        options = AffinityOptions(**{
+            one.name: getattr(self, one.name)
+            for one in dataclasses.fields(AffinityOptions)})
+        found: CpuAffinityDriver = make(
+            workloads or self.workload_profiles(), options)
         return found
 
 

@@ -6,6 +6,7 @@ The thesis gives neither the lengths of guests nor the composition of its
 scenarios; those here are assumptions.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import random
 
@@ -36,15 +37,19 @@ class ScenarioGuest:
 
     @property
     def is_batch(self) -> bool:
-        """Whether it does a fixed amount of work."""
-        return self.workload_class in thesis_host.BATCH
+        """Whether it does a fixed amount of work.
+
+        So do all classes that the thesis does not have.
+        """
+        return self.workload_class not in thesis_host.SERVICES
 
     def is_active(self, now_s: float) -> bool:
         """Return whether it works at a time."""
         return self.phases is None or int(now_s // PHASE_S) in self.phases
 
 
-def draw_random(count: int, seed: int, lengths: Lengths
+def draw_random(count: int, seed: int, lengths: Lengths,
+                classes: Sequence[str] = thesis_host.CLASSES
                 ) -> tuple[ScenarioGuest, ...]:
     """Return guests whose classes are equally likely (section 5.3.1).
 
@@ -52,7 +57,7 @@ def draw_random(count: int, seed: int, lengths: Lengths
         seconds
     """
     draw = random.Random(f'random {count} {seed}')
-    return _arrive(draw, draw.choices(thesis_host.CLASSES, k=count), lengths)
+    return _arrive(draw, draw.choices(classes, k=count), lengths)
 
 
 def draw_latency(count: int, seed: int, lengths: Lengths
@@ -79,17 +84,19 @@ def _arrive(draw: random.Random, classes: list[str], lengths: Lengths
                  for place, one in enumerate(classes))
 
 
-def draw_dynamic(count: int, active: int, seed: int
+def draw_dynamic(count: int, active: int, seed: int,
+                 classes: Sequence[str] = thesis_host.CLASSES
                  ) -> tuple[ScenarioGuest, ...]:
     """Return guests of which some are active at a time (section 5.3.3)."""
     draw = random.Random(f'dynamic {count} {active} {seed}')
-    classes = draw.choices(thesis_host.CLASSES, k=count)
+    chosen = draw.choices(classes, k=count)
     phases = [frozenset(draw.sample(range(count), active))
               for _ in range(int(DYNAMIC_S // PHASE_S))]
     return tuple(ScenarioGuest(
         f'g{place}', one, 0.0, DYNAMIC_S, frozenset(
             number for number, some in enumerate(phases) if place in some))
-        for place, one in enumerate(classes))
+        for place, one in enumerate(chosen))
 
 
-SCENARIOS = {'random': draw_random, 'latency': draw_latency}
+#: Scenarios with arrivals.
+SCENARIOS = ('random', 'latency')

@@ -26,8 +26,10 @@ TOPOLOGY = Topology(singletons(range(CPUS)),
                     _SOCKETS, _SOCKETS, _SOCKETS)
 
 CLASSES = ('BS', 'JA', 'LL', 'HL', 'LS', 'MS', 'HS', 'HA')
-#: Classes that do a fixed amount of work; the others serve for a fixed time.
+#: Classes that do a fixed amount of work, and those that serve for a fixed
+#: time.
 BATCH = frozenset({'BS', 'JA', 'HA'})
+SERVICES = frozenset(CLASSES) - BATCH
 
 #: Table 5.1, in percent.
 USES = {'BS': ResourceUse(100, 0, 0, 0), 'JA': ResourceUse(100, 18, 0, 0),

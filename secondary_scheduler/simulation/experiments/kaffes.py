@@ -16,7 +16,7 @@ from secondary_scheduler.cpu_affinity.base import (
     CpuAffinityDriver,
 )
 from secondary_scheduler.cpu_affinity.prediction import SlowdownEstimates
-from secondary_scheduler.simulation.affinity import scenarios, thesis_host
+from secondary_scheduler.simulation.affinity import scenarios
 from secondary_scheduler.simulation.affinity.profiles import (
     PROFILES,
     AffinityProfile,
@@ -93,17 +93,20 @@ class HostSample:
     def draw(self, cpus: int) -> tuple[scenarios.ScenarioGuest, ...]:
         """Return the guests."""
         count = max(1, round(self.ratio * cpus))
+        classes = self.profile.workload_profiles().time_sharing.classes
+        lengths = self.profile.shortest_s, self.profile.longest_s
         if self.active is not None:
             return scenarios.draw_dynamic(
-                count, max(1, round(self.active * cpus)), self.seed)
-        return scenarios.SCENARIOS[self.scenario](
-            count, self.seed, (self.profile.shortest_s,
-                               self.profile.longest_s))
+                count, max(1, round(self.active * cpus)), self.seed, classes)
+        if self.scenario == 'latency':
+            return scenarios.draw_latency(count, self.seed, lengths)
+        return scenarios.draw_random(count, self.seed, lengths, classes)
 
     def run(self) -> dict[str, RunOutcome]:
         """Return the outcome of each algorithm."""
         topology = self.profile.topology()
-        truth = make_truth(self.truth, thesis_host.PROFILES, self.seed)
+        truth = make_truth(self.truth, self.profile.workload_profiles(),
+                           self.seed)
         guests = self.draw(len(topology.cpus))
         return {name: HostRun(guests, algorithm, truth, topology,
                               self.seed).run()
@@ -142,11 +145,15 @@ def run_ratios(context: AffinityContext, ratios: Mapping[str, float]
                ) -> Values:
     """Run both scenarios with each ratio of guests to CPUs."""
     chosen = dict(list(ratios.items())[:1]) if context.quick else ratios
+    context.write_event({
+        'kind': 'host', 'topology': context.profile.topology().describe()})
     samples = [HostSample(scenario, f'{scenario}_{label}', ratio, seed,
                           truth, context.profile)
                for scenario in scenarios.SCENARIOS
                for label, ratio in chosen.items()
-               if scenario == 'random' or label in PUBLISHED_RATIOS
+               if scenario == 'random' or (
+                   label in PUBLISHED_RATIOS
+                   and context.profile.has_thesis_classes)
                for truth in context.profile.truth_names
                for seed in context.seeds]
     found: Values = {}
@@ -185,16 +192,22 @@ def _log(context: AffinityContext, sample: HostSample,
 
 def _draw(context: AffinityContext, found: Values,
           ratios: Mapping[str, float]) -> None:
+    """Draw M on the first of the true models."""
+    truth = context.profile.truth_names[0]
+    suffix = '' if truth == 't1' else f'_{truth}'
     for scenario in scenarios.SCENARIOS:
         lines = {}
         for name in ('rrs_release', 'cfs', 'rbs', 'ibs', 'ours'):
             points = [(ratio, found[key]) for label, ratio in ratios.items()
-                      if (key := f'm_{name}_{scenario}_{label}') in found]
+                      if (key := f'm_{name}_{scenario}_{label}{suffix}')
+                      in found]
             if points:
                 lines[name] = ([ratio for ratio, _ in points],
                                [sum(some) / len(some) for _, some in points])
-        context.charts.append(Chart(
-            'M against round robin', lines, 'guests by CPUs', scenario))
+        if lines:
+            context.charts.append(Chart(
+                'M against round robin', lines, 'guests by CPUs',
+                scenario))
 
 
 def run_under(context: AffinityContext) -> Values:

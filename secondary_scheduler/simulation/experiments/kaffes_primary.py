@@ -12,7 +12,7 @@ import dataclasses
 import random
 import statistics
 
-from secondary_scheduler.simulation.affinity import thesis_host
+from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.affinity.primary import Harm, PrimaryRun
 from secondary_scheduler.simulation.affinity.profiles import (
     PROFILES,
@@ -43,19 +43,25 @@ class PrimarySample:
     def run(self) -> dict[str, Harm]:
         """Return the result without a driver, and with each."""
         topology = self.profile.topology()
+        workloads = self.profile.workload_profiles()
         classes = random.Random(f'primary {self.ratio} {self.seed}').choices(
-            thesis_host.CLASSES, k=RATIOS[self.ratio] * len(topology.cpus))
+            workloads.time_sharing.classes,
+            k=RATIOS[self.ratio] * len(topology.cpus))
         drivers = {'none': None,
                    'ibs': self.profile.load_driver('interference')}
         if self.profile.driver not in ('none', 'oracle'):
             drivers['pool'] = self.profile.load_driver(self.profile.driver)
-        run = PrimaryRun(thesis_host.PROFILES, topology, classes,
+        run = PrimaryRun(workloads, topology, classes,
                          LOADS[self.load], self.seed)
         return {name: run.run(driver) for name, driver in drivers.items()}
 
 
 def run_primary(context: ProfiledContext[AffinityProfile]) -> Values:
     """Run all loads, with one and with two secondaries for each CPU."""
+    if not context.profile.has_thesis_classes:
+        raise InputError(f'{context.profile.workloads}: the primary of this '
+                         'experiment is of the classes HL and MS; expected '
+                         'the classes of the thesis')
     loads = list(LOADS)[1:2] if context.quick else list(LOADS)
     samples = [PrimarySample(load, ratio, seed, context.profile)
                for ratio in RATIOS for load in loads

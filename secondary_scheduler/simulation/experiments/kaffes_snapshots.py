@@ -23,7 +23,7 @@ from secondary_scheduler.cpu_affinity.profile_learning import (
     ObservedSlowdown,
     ProfileLearner,
 )
-from secondary_scheduler.simulation.affinity import scenarios, thesis_host
+from secondary_scheduler.simulation.affinity import scenarios
 from secondary_scheduler.simulation.affinity.annealing import anneal
 from secondary_scheduler.simulation.affinity.profiles import AffinityProfile
 from secondary_scheduler.simulation.affinity.truths import (
@@ -58,11 +58,13 @@ class Snapshot:
     def measure(self) -> dict[str, float]:
         """Return mean and lowest performance under each algorithm."""
         topology = self.profile.topology()
+        workloads = self.profile.workload_profiles()
         guests = scenarios.draw_random(
             max(1, round(self.ratio * len(topology.cpus))), self.seed,
-            (self.profile.shortest_s, self.profile.longest_s))
+            (self.profile.shortest_s, self.profile.longest_s),
+            workloads.time_sharing.classes)
         classes = [one.workload_class for one in guests]
-        truth = make_truth(self.truth, thesis_host.PROFILES, self.seed)
+        truth = make_truth(self.truth, workloads, self.seed)
         view = AffinityView(0.0, topology, tuple(
             AffinityGuest(one.name, one.workload_class, topology.cpus)
             for one in guests))
@@ -106,7 +108,7 @@ class Snapshot:
         Each guest's slow-down is observed after each decision, with noise.
         """
         noise = random.Random(f'observations {self.seed}')
-        learner = ProfileLearner(thesis_host.PROFILES)
+        learner = ProfileLearner(self.profile.workload_profiles())
         names = [one.name for one in view.guests]
         classes = [str(one.workload_class) for one in view.guests]
         domain = {cpu: part for part in view.topology.cache_domains

@@ -47,5 +47,10 @@ class TestPrimaryRun(unittest.TestCase):
         self.assertAlmostEqual(1 - 1 / (2.2 * 1.04), heavy, delta=0.01)
         self.assertAlmostEqual(1 - 1 / (1.012 * 1.04), light, delta=0.01)
 
+    def test_small_host_has_fewer_threads(self):
+        found = run(['BS'], 1.0, hosts.one_socket(1), threshold=2.0)
+        self.assertAlmostEqual(1 - 1 / 1.012, found.loss)
+        self.assertEqual(0.0, found.work)
+
     def test_same_seed_gives_the_same_result(self):
         self.assertEqual(run(hosts.ALL, 0.4), run(hosts.ALL, 0.4))

@@ -103,15 +103,20 @@ class TestKaffes(unittest.TestCase):
                           '--events', str(path))
             events = [json.loads(line)
                       for line in path.read_text().splitlines()]
+        self.assertIn('12 cores', events[0]['topology'])
         # Six guests, four algorithms, two scenarios.
-        self.assertEqual(48, len(events))
-        self.assertTrue(all(0 < one['performance'] <= 1 for one in events))
+        self.assertEqual(48, len(events[1:]))
+        self.assertTrue(all(0 < one['performance'] <= 1
+                            for one in events[1:]))
 
     def test_host_of_a_folder(self):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / 'online').write_text('0-3\n')
             found = self.run_with((('host', folder),)).figures
             self.assertIn('m_ibs_random_05', found)
+            self.assertEqual(2, len(self.run_with((
+                ('host', folder), ('profile', 'ours'),
+                ('truths', 't2'))).charts))
             sample = kaffes.HostSample(
                 'random', 'x', 0.5, 1, 't1',
                 profiles.AffinityProfile(name='x', host=folder))
@@ -160,6 +165,39 @@ class TestKaffes(unittest.TestCase):
         self.assertLess(found['perf_pct_ibs_12_t2'],
                         found['perf_pct_ours_12_t2'])
 
+    def test_dedicated_cpus_are_not_used(self):
+        profile = profiles.AffinityProfile(name='x', dedicated='0-5,7')
+        self.assertEqual({6, *range(8, 12)}, profile.topology().cpus)
+        outcome = kaffes.HostSample('random', 'x', 2.0, 1, 't1',
+                                    profile).run()['cfs']
+        self.assertEqual(10, len(outcome.guests))
+
+    def test_workloads_of_a_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / 'profiles.json'
+            path.write_text(json.dumps({
+                'classes': ['web', 'batch'],
+                'uses': {'web': {'cpu': 59}, 'batch': {'cpu': 100}},
+                'time_sharing': [[1.25, 1.2], [1.84, 2.0]]}))
+            found = self.simulate('kaffes-under', '--quick', '--runs', '1',
+                                  '--set', f'workloads={path}')
+            self.assertIn('m_ibs_random_05', found)
+            self.assertNotIn('m_ibs_latency_05', found)
+            with self.assertRaisesRegex(InputError, 'classes HL and MS'):
+                experiments.EXPERIMENTS['kaffes-primary'].run(
+                    base.ExperimentOptions((('workloads', str(path)),),
+                                           (1,)))
+            for text, problem in (
+                    ('{', 'Expecting'), ('[1]', 'expected profiles'),
+                    ('[' * 100_000, 'recursion'),
+                    ('{"classes": ["a"], "uses": {"a": {"cpu": 1}}, '
+                     '"time_sharing": [[NaN]]}',
+                     r'time_sharing\[a\]\[a\]: expected a number')):
+                path.write_text(text)
+                with self.subTest(problem), self.assertRaisesRegex(
+                        InputError, f'profiles.json: .*{problem}'):
+                    self.run_with((('workloads', str(path)),))
+
     def test_wrong_options_are_named(self):
         for changes, options, text in (
                 ((('profile', 'best'),), {}, 'thesis, ours, oracle'),
@@ -167,9 +205,12 @@ class TestKaffes(unittest.TestCase):
                 ((('truths', 't9'),), {}, 'truths are some of t1,t2,t3'),
                 ((('truths', ','),), {}, 'truths are some of t1,t2,t3'),
                 ((('host', '/nonexistent'),), {},
-                 'host: /nonexistent/online: No such file'),
+                 'host: /nonexistent/online: No such file or directory$'),
                 ((('driver', 'pin'),), {}, 'there is no driver pin'),
                 ((('rounds', '0'),), {}, 'rounds is a number from 1'),
+                ((('dedicated', '0-11'),), {}, 'leaves no CPU'),
+                ((('dedicated', 'x'),), {}, 'dedicated says .x., where'),
+                ((('workloads', '/nonexistent'),), {}, '/nonexistent'),
                 ((('shortest_s', '5'),), {}, 'times from 60'),
                 ((('interference_threshold', '0.5'),), {},
                  'interference_threshold: expected a number from 1'),
