@@ -4,7 +4,8 @@
 # Let every compute host of the cloud take secondaries, and put it into the
 # aggregate. stack.sh runs this on the node with Nova's API; run it there
 # again, after DevStack's tools/discover_hosts.sh, when a compute node has
-# been added. Hosts that have it already are left as they are.
+# been added. Hosts that have it already keep their totals; one that was
+# disabled is opened.
 
 set -o errexit -o nounset -o pipefail
 
