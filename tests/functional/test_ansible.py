@@ -271,6 +271,17 @@ class CommandTest(PlaybookCase):
         _, text, commands = self.remove_cloud('secondary-control')
         self.assertIn('delete_vhost shared', commands, text)
 
+    def test_another_flavor_with_the_same_name_stops_the_run(self):
+        own = {'name': 'spare', 'vcpus': 1, 'ram': 128, 'disk': 1}
+        found = {'Name': 'spare', 'VCPUs': 1, 'RAM': 128, 'Disk': 1,
+                 'Properties': {'lifecycle:preemptable': 'true'}}
+        for changes, expected in (({}, 0), ({'RAM': 256}, 2),
+                                  ({'Properties': {}}, 2)):
+            code, text, _ = self.run_tasks(
+                'flavor_checks', {'flavor list': [{**found, **changes}]},
+                secondary_scheduler_flavors=[own])
+            self.assertEqual(expected, code, text)
+
     def test_removal_keeps_a_flavor_of_primaries(self):
         _, text, commands = self.remove_cloud('secondary-control')
         self.assertEqual(['flavor delete spare'], [
