@@ -124,10 +124,12 @@ class PoolAffinity(CpuAffinityDriver):
                 view, order, need + _SHRINK_MARGIN)))
         highest = max((self._cost(core, costs) for core in order[:count]),
                       default=0.0)
-        return PoolCores(tuple(
+        chosen = tuple(
             core for place, core in enumerate(order) if place < count
-            or self._cost(core, costs) < highest + _EQUAL_COST),
-            tuple(needed), count, need)
+            or self._cost(core, costs) < highest + _EQUAL_COST)
+        rooms = _rooms(view)
+        return PoolCores(chosen, tuple(needed), count, need, tuple(
+            sum(rooms[cpu] for cpu in core) for core in chosen))
 
     @staticmethod
     def _cost(core: Cpus, costs: Mapping[int, float]) -> float:
@@ -218,16 +220,21 @@ def _fixed_part(view: AffinityView) -> float:
     return max(0.0, 1 - floats / every) if every else 0.0
 
 
+def _rooms(view: AffinityView) -> dict[int, float]:
+    """Return what of each CPU primaries leave that do not float."""
+    part = _fixed_part(view)
+    return {cpu: max(0.0, 1 - view.primaries[cpu].cpus * part)
+            if cpu in view.primaries else 1.0 for cpu in view.topology.cpus}
+
+
 def _fewest(view: AffinityView, order: Sequence[Cpus], need: float) -> int:
     """Return how many of the cores hold a use beside that of primaries.
 
     Floating primaries run on the CPUs outside of the pool while there are
     enough.  The number is at least one, if there is any core.
     """
-    part = _fixed_part(view)
     room, floats = 0.0, sum(one.cpus for one in view.floating)
-    rooms = {cpu: max(0.0, 1 - view.primaries[cpu].cpus * part)
-             if cpu in view.primaries else 1.0 for cpu in view.topology.cpus}
+    rooms = _rooms(view)
     outside = sum(rooms.values())
     for count, core in enumerate(order):
         if count and room - max(0.0, floats - outside) >= need - 1e-9:

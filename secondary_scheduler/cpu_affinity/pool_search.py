@@ -29,8 +29,10 @@ Homes = tuple[int, ...]
 Step = tuple[tuple[str, Homes], ...]
 #: Gains of performance that are rounding errors.
 _EPSILON = 1e-9
-#: Predictions of one decision.
-_MOST_TRIALS = 20_000
+#: Predictions in a search, and in one among many guests that have a place.
+_MOST_TRIALS, _FEW_TRIALS = 20_000, 5_000
+#: Guests whose steps are all compared.
+_MOST_TOGETHER = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,12 +43,14 @@ class PoolCores:
     :param needed: those without which a guest could run nowhere
     :param count: how many of them make the pool
     :param need: CPUs that the pool must hold beside the use of primaries
+    :param rooms: CPUs of each core beside the use of primaries
     """
 
     cores: tuple[Cpus, ...]
     needed: tuple[Cpus, ...]
     count: int
     need: float
+    rooms: tuple[float, ...]
 
 
 class PoolSearch:
@@ -63,6 +67,7 @@ class PoolSearch:
         self._model = model
         self._count = cores.count
         self._cores = cores.cores
+        self._pool_cores = cores
         self._core = {cpu: number for number, core in enumerate(
             view.topology.cores) for cpu in core}
         self._allowed = frozenset[int]().union(*cores.cores)
@@ -72,8 +77,9 @@ class PoolSearch:
         self._node = {cpu: node for node in view.topology.nodes
                       for cpu in node}
         self._assignment = Assignment(model, self._domains, fixed, floating)
-        #: Number of vCPUs on each core.
+        #: Number of vCPUs on each core; number of cores used or needed.
         self._used: Counter[int] = Counter()
+        self._opened = len(self._needed)
         self._guests: dict[str, AffinityGuest] = {}
         self._class: dict[str, str] = {}
         self._homes: dict[str, Homes] = {}
@@ -94,7 +100,7 @@ class PoolSearch:
              before: Mapping[str, Homes]) -> dict[str, Homes]:
         """Return the guests that can stay where they were.
 
-        If they use more cores than the pool may have, those with the fewest
+        If they use more cores than the pool needs, those with the fewest
         guests are given up.
         """
         found = {one.name: before[one.name] for one in running
@@ -104,9 +110,15 @@ class PoolSearch:
                         for core in {self._core[cpu] for cpu in homes})
         ranks = {self._core[min(core)]: place
                  for place, core in enumerate(self._cores)}
-        kept = set(sorted(users.keys() | self._needed, key=lambda core: (
-            core not in self._needed, -users[core], ranks[core]
-            ))[:self._count])
+        kept: set[int] = set()
+        room = 0.0
+        for core in sorted(users.keys() | self._needed, key=lambda core: (
+                core not in self._needed, -users[core], ranks[core])):
+            if (len(kept) >= self._count
+                    and room >= self._pool_cores.need - _EPSILON):
+                break
+            kept.add(core)
+            room += self._pool_cores.rooms[ranks[core]]
         return {name: homes for name, homes in found.items()
                 if all(self._core[cpu] in kept for cpu in homes)}
 
@@ -133,11 +145,13 @@ class PoolSearch:
             steps = (((name, homes),) for homes in self._placements(name))
             # The first of equal ones, so that decisions can be repeated.
             self._move(max(steps, key=self._gain))
-        self._improve(free, {}, 0)
+        self._improve(free, {}, 0, _MOST_TRIALS)
         start = self._assignment.score
         undo = self._improve([*free, *(name for name in settled
                                        if name in movable)],
-                             settled, options.most_moves)
+                             settled, options.most_moves,
+                             _MOST_TRIALS if len(running) <= _MOST_TOGETHER
+                             else _FEW_TRIALS)
         vcpus = sum(one.vcpus for one in running)
         if self._assignment.score - start < options.least_gain * vcpus:
             for step in reversed(undo):
@@ -171,6 +185,7 @@ class PoolSearch:
             self._used.update(self._core[cpu] for cpu in homes)
             self._homes[name] = homes
         self._used = +self._used
+        self._opened = len(self._used.keys() | self._needed)
         return undo
 
     def _fits(self, name: str, homes: Homes) -> bool:
@@ -181,11 +196,6 @@ class PoolSearch:
             (self._used[core] + number > 0) - (self._used[core] > 0)
             for core, number in delta.items() if core not in self._needed)
         return after <= max(self._count, self._opened)
-
-    @property
-    def _opened(self) -> int:
-        """Number of cores that are used or needed."""
-        return len(self._used.keys() | self._needed)
 
     # -- candidates --------------------------------------------------------
     def _placements(self, name: str) -> Iterator[Homes]:
@@ -198,16 +208,18 @@ class PoolSearch:
         memory = self._memory.get(name)
         choices = ([near & memory] if memory else []) + [near, guest.usable]
         for cpus in choices:
-            found = False
-            for homes in self._places(name, guest.vcpus, cpus):
-                if cpus is guest.usable or self._fits(name, homes):
-                    found = True
-                    yield homes
-            if found:
-                return
+            for places in (self._places(name, guest.vcpus, cpus),
+                           self._scattered(name, guest.vcpus, cpus)):
+                found = False
+                for homes in places:
+                    if cpus is guest.usable or self._fits(name, homes):
+                        found = True
+                        yield homes
+                if found:
+                    return
 
     def _places(self, name: str, vcpus: int, cpus: Cpus) -> Iterator[Homes]:
-        """Yield places for the vCPUs of a guest on some CPUs."""
+        """Yield places for the vCPUs of a guest, on CPUs of one cache."""
         if vcpus == 1:
             seen = set()
             for cpu in sorted(cpus):
@@ -218,11 +230,15 @@ class PoolSearch:
                     seen.add(key)
                     yield (cpu,)
             return
-        parts = [cpus & domain for domain in self._domains if cpus & domain]
-        wide = [part for part in parts if len(part) >= vcpus]
-        for part in wide or [cpus]:
-            if part:
-                yield self._spread(name, vcpus, part)
+        for domain in self._domains:
+            if len(cpus & domain) >= vcpus:
+                yield self._spread(name, vcpus, cpus & domain)
+
+    def _scattered(self, name: str, vcpus: int, cpus: Cpus
+                   ) -> Iterator[Homes]:
+        """Yield a place for several vCPUs, on CPUs of any caches."""
+        if vcpus > 1 and cpus:
+            yield self._spread(name, vcpus, cpus)
 
     def _spread(self, name: str, vcpus: int, cpus: Cpus) -> Homes:
         """Return distinct CPUs for vCPUs, while there are any.
@@ -249,40 +265,63 @@ class PoolSearch:
 
     # -- local search ------------------------------------------------------
     def _improve(self, names: Sequence[str], settled: Mapping[str, Homes],
-                 most_moves: int) -> list[Step]:
+                 most_moves: int, most_trials: int) -> list[Step]:
         """Make the best step until none is better.
 
+        Of many guests, the best step of each is made in turn, since the steps
+        of all are too many.
+
         :param settled: guests of which at most ``most_moves`` move
+        :param most_trials: how many predictions are made
         :returns: the steps that undo all steps, in their order
         """
         undo: list[Step] = []
         moved: set[str] = set()
-        while self._trials < _MOST_TRIALS:
-            best, gain = None, _EPSILON
-            for step in self._steps(names):
-                cost = sum(name in settled and name not in moved
-                           for name, _ in step)
-                if (len(moved) + cost <= most_moves or not cost) and (
-                        more := self._gain(step)) > gain:
-                    best, gain = step, more
-                if self._trials >= _MOST_TRIALS:
-                    break
-            if best is None:
+        last = self._trials + most_trials
+        groups = ([names] if len(names) <= _MOST_TOGETHER
+                  else [[name] for name in self._slowest_first(names)])
+        while self._trials < last:
+            before = len(undo)
+            for group in groups:
+                best, gain = None, _EPSILON
+                some = group if len(moved) < most_moves else [
+                    name for name in group
+                    if name not in settled or name in moved]
+                for step in self._steps(some, names) if some else ():
+                    cost = sum(name in settled and name not in moved
+                               for name, _ in step)
+                    if (len(moved) + cost <= most_moves or not cost) and (
+                            more := self._gain(step)) > gain:
+                        best, gain = step, more
+                    if self._trials >= last:
+                        break
+                if best is not None:
+                    moved |= {name for name, _ in best if name in settled}
+                    undo.append(self._move(best))
+            if len(undo) == before:
                 break
-            moved |= {name for name, _ in best if name in settled}
-            undo.append(self._move(best))
         return undo
 
-    def _steps(self, names: Sequence[str]) -> Iterator[Step]:
-        """Yield moves of one guest and exchanges of two."""
-        for name in names:
+    def _slowest_first(self, names: Sequence[str]) -> list[str]:
+        """Return guests in order of what they would gain alone on a CPU."""
+        return sorted(names, key=lambda name: -max(
+            self._model.on_cpu(self._assignment.classes(cpu))[
+                self._class[name]] for cpu in self._homes[name]))
+
+    def _steps(self, some: Sequence[str], names: Sequence[str]
+               ) -> Iterator[Step]:
+        """Yield moves of some guests, and exchanges of them with others."""
+        for name in some:
             for homes in self._placements(name):
                 if homes != self._homes[name]:
                     yield ((name, homes),)
         single = [name for name in names if self._guests[name].vcpus == 1]
         for place, name in enumerate(single):
-            for other in single[place + 1:]:
-                if self._can_exchange(name, other):
+            if name not in some:
+                continue
+            for other in (single[place + 1:] if len(some) == len(names)
+                          else single):
+                if other != name and self._can_exchange(name, other):
                     yield ((name, self._homes[other]),
                            (other, self._homes[name]))
 

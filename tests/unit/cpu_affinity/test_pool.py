@@ -372,6 +372,43 @@ class TestProperties(unittest.TestCase):
             after = driver.decide(rest, found)
             self.check(rest, after, dedicated)
 
+    @hypothesis.given(hosts.views(most_guests=10), strategies.data())
+    def test_few_guests_move_when_others_come_go_and_wake(self, drawn, data):
+        view, dedicated = drawn
+        options = base.AffinityOptions(
+            most_moves=data.draw(strategies.integers(0, 3)),
+            least_residence_s=0.0)
+        driver = pool.PoolAffinity(PROFILES, options)
+        view = dataclasses.replace(view, share_cpus=math.inf)
+        found = driver.decide(view, None)
+        for number in range(1, 5):
+            guests = list(view.guests)
+            change = data.draw(strategies.sampled_from(
+                ['come', 'go', 'wake', 'sleep']))
+            if change == 'come' or not guests:
+                guests.append(base.AffinityGuest(
+                    f'new{number}', data.draw(strategies.sampled_from(
+                        hosts.ALL)), view.topology.cpus - dedicated))
+            else:
+                place = data.draw(strategies.integers(0, len(guests) - 1))
+                one = guests.pop(place)
+                if change != 'go':
+                    guests.insert(place, dataclasses.replace(
+                        one, cpu_pct=100.0 * (change == 'wake')))
+            view = dataclasses.replace(view, guests=tuple(guests),
+                                       now_s=view.now_s + 100)
+            after = driver.decide(view, found)
+            self.check(view, after, dedicated)
+            # Guests whose CPUs are still in the pool have a choice.
+            moved = [one.name for one in guests
+                     if one.name in found.running & after.running
+                     and set(found.homes[one.name]) <= after.pool
+                     and found.homes[one.name] != after.homes[one.name]]
+            shrunk = len(after.pool) < len(found.pool)
+            if not shrunk:
+                self.assertLessEqual(len(moved), options.most_moves)
+            found = after
+
     def check(self, view, found, dedicated):
         """Check a decision by itself."""
         self.assertEqual({one.name for one in view.guests},
