@@ -113,7 +113,7 @@ class PoolAffinity(CpuAffinityDriver):
                         if core & usable), key=lambda core: (
                             round(sum(costs.get(cpu, 0.0) for cpu in core)
                                   / _EQUAL_COST),
-                            not core & before, min(core)))
+                            not core & before, -len(core), min(core)))
         needed = _needed(running, usable, order)
         order = [*needed, *(core for core in order if core not in needed)]
         need = min(view.share_cpus, sum(one.vcpus for one in running))
