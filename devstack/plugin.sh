@@ -206,9 +206,9 @@ function configure_secondary_watcher {
     _secondary_share "$WATCHER_CONF_DIR/watcher.conf.d"
 }
 
-# _secondary_panels - Print Horizon's directory of enabled panels
-function _secondary_panels {
-    echo "${HORIZON_DIR:-$DEST/horizon}/openstack_dashboard/local/enabled"
+# _secondary_horizon - Print a path below Horizon's directory
+function _secondary_horizon {
+    echo "${HORIZON_DIR:-$DEST/horizon}/$1"
 }
 
 # configure_secondary_dashboard - Enable the panels. DevStack makes Horizon's
@@ -218,7 +218,7 @@ function _secondary_panels {
 # extra "dashboard" would get another Horizon from PyPI.
 function configure_secondary_dashboard {
     cp "$SECONDARY_DIR"/secondary_dashboard/enabled/_93*.py \
-        "$(_secondary_panels)"
+        "$(_secondary_horizon openstack_dashboard/local/enabled)"
 }
 
 # configure_secondary_tempest - Options of our tests; DevStack has written the
@@ -389,7 +389,9 @@ function cleanup_secondary_scheduler {
             /var/lib/apache2/site/disabled_by_admin/secondary-lease-api
     fi
     sudo rm -rf "$SECONDARY_STATE_PATH" "$SECONDARY_CONF_DIR"
-    rm -f "$(_secondary_panels)"/_93*_secondary*.py
+    rm -f "$(_secondary_horizon openstack_dashboard/local/enabled)"/_93*_secondary*.py
+    # Horizon's collectstatic has copied these there.
+    rm -rf "$(_secondary_horizon static/secondary_dashboard)"
     _secondary_clean_watcher
     for directory in "${directories[@]}"; do
         sudo rm -f "$directory/secondary_scheduler.conf"

@@ -154,9 +154,15 @@ class PhasesTest(unittest.TestCase):
             'secondary_lease'])
         self.assertEqual('secondary', tempest['secondary_lease']['flavor'])
         (enabled / '_1000_project.py').touch()
+        static = self.folder / 'horizon/static'
+        for name in ('dashboard', 'secondary_dashboard'):
+            (static / name).mkdir(parents=True)
+        (static / 'secondary_dashboard/quote.js').touch()
         self.run_phases('unstack', 'clean', services=services)
         self.assertEqual(['_1000_project.py'],
                          [path.name for path in enabled.iterdir()])
+        self.assertEqual(['dashboard'],
+                         [path.name for path in static.iterdir()])
         self.assertIn('TEMPEST_PLUGINS \n', self.run_phases(*STACK))
 
     def test_compute_node_gets_the_agent_only(self):
