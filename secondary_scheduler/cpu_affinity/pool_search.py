@@ -206,7 +206,9 @@ class PoolSearch:
         guest = self._guests[name]
         near = guest.usable & self._allowed
         memory = self._memory.get(name)
-        choices = ([near & memory] if memory else []) + [near, guest.usable]
+        choices = [near, guest.usable]
+        if memory and len(near & memory) >= min(guest.vcpus, len(near)):
+            choices.insert(0, near & memory)
         for cpus in choices:
             for places in (self._places(name, guest.vcpus, cpus),
                            self._scattered(name, guest.vcpus, cpus)):
