@@ -240,6 +240,7 @@ def test_service_that_is_down_for_long_ends_a_lease(tenant, service, nodes,
         tenant.assert_over(lease, 'failed', 'given up after', word)
 
 
+@pytest.mark.soak
 def test_keystone_that_is_down_for_long_ends_a_lease(tenant):
     lease = tenant.ahead(30)
     tenant.wait(lease, ('scheduled', 'ready'), 30)
