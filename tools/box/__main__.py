@@ -47,7 +47,8 @@ def up(arguments) -> None:
     """Install what is missing and start everything.
 
     What runs is left alone, unless the code has changed since: then it is
-    stopped first, and servers on it have to be started again.
+    stopped first, and servers on it have to be started again. While a demo
+    or tests run on the box, it is not stopped for other code.
     """
     cgroups.check()
     _stop_old_code()
@@ -140,6 +141,7 @@ def _stop_old_code() -> None:
     """Stop what runs if it was started with other code than today's."""
     stamp, code = layout.STAMPS / 'code', install.code_key()
     if shell.running() and not (stamp.exists() and stamp.read_text() == code):
+        shell.check_unused()
         say('what runs was started with other code: stopping it; its servers '
             'will be off')
         _stop_all()
@@ -298,8 +300,9 @@ def demo(arguments) -> None:
         options += ['--json', os.path.abspath(arguments.json)]
     if arguments.quick:
         options += ['--quick']
-    sys.exit(session.run(['python', str(layout.HERE / 'demo.py'), *options],
-                         **_IMPORTS))
+    with shell.in_use():
+        sys.exit(session.run(
+            ['python', str(layout.HERE / 'demo.py'), *options], **_IMPORTS))
 
 
 def test(arguments) -> None:
@@ -326,7 +329,8 @@ def tempest(arguments) -> None:
       python3 tools/box tempest secondary_tempest_plugin.tests.api
     """
     import tempest_runner
-    sys.exit(tempest_runner.run_tempest(arguments.regex))
+    with shell.in_use():
+        sys.exit(tempest_runner.run_tempest(arguments.regex))
 
 
 def _sizes(text: str) -> list[float]:

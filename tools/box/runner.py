@@ -45,9 +45,10 @@ def run_tests(arguments, up, soak: bool) -> int:
     elif not soak:
         sessions.insert(0, ['-n', 'logical', '--dist', 'loadfile',
                             'tests/unit'])
-    codes = [_pytest('-q', '--durations=15', '-m',
-                     'soak' if soak else 'not soak', *chosen,
-                     netns=True) for chosen in sessions]
-    if soak and not arguments.tests:
-        codes.append(_fuzz())
+    with shell.in_use():
+        codes = [_pytest('-q', '--durations=15', '-m',
+                         'soak' if soak else 'not soak', *chosen,
+                         netns=True) for chosen in sessions]
+        if soak and not arguments.tests:
+            codes.append(_fuzz())
     return max(codes)

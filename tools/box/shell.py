@@ -195,6 +195,33 @@ def alone() -> Iterator[None]:
         yield
 
 
+def _use_lock() -> str:
+    return f'/run/lock/{layout.NAME}.use.lock'
+
+
+@contextlib.contextmanager
+def in_use() -> Iterator[None]:
+    """Let no command with other code stop the box meanwhile."""
+    with open(_use_lock(), 'w') as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        yield
+
+
+def check_unused() -> None:
+    """Check that nothing runs that would miss the box.
+
+    :raises BoxError: a demo or tests run on it.
+    """
+    with open(_use_lock(), 'w') as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BoxError(
+                'a demo or tests run on the box, with other code than this: '
+                'wait for their end, or stop them, and run this again'
+                ) from None
+
+
 def need_root() -> None:
     """Namespaces and cgroups need root; say so before anything is done."""
     if os.geteuid() != 0:
