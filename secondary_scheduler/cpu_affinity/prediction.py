@@ -74,6 +74,7 @@ class SlowdownModel:
     def __init__(self, profiles: WorkloadProfiles) -> None:
         self._profiles = profiles
         self.on_cpu = functools.lru_cache(_MOST_KEPT)(self._on_cpu)
+        self.residual = functools.lru_cache(_MOST_KEPT)(self._residual)
 
     def class_name(self, workload_class: str | None) -> str:
         """Return the name of a class, ``UNKNOWN`` for any unknown one."""
@@ -102,8 +103,7 @@ class SlowdownModel:
                                                 for one in rest))
         return found
 
-    @functools.lru_cache(_MOST_KEPT)  # noqa: B019 - as long as the model
-    def residual(self, victim: str, neighbour: str) -> float:
+    def _residual(self, victim: str, neighbour: str) -> float:
         """Return the slow-down of a pair by that of its shares of a CPU."""
         use = self.use(victim)
         share = max_min_shares([use, self.use(neighbour)], 1.0)[0]

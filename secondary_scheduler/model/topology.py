@@ -7,6 +7,7 @@ A topology is a value.  CPUs have the kernel's numbers.
 
 from collections.abc import Iterable
 import dataclasses
+import functools
 import typing
 
 Cpus = frozenset[int]
@@ -58,12 +59,12 @@ class Topology:
                                  'CPUs, each at most once')
             known |= cache.cpus
 
-    @property
+    @functools.cached_property
     def cpus(self) -> Cpus:
         """All CPUs."""
         return frozenset[int]().union(*self.cores)
 
-    @property
+    @functools.cached_property
     def cache_domains(self) -> Partition:
         """CPUs of each last-level cache, in order of their lowest CPU.
 

@@ -208,7 +208,7 @@ def in_use() -> Iterator[None]:
 
 
 def check_unused() -> None:
-    """Check that nothing runs that would miss the box.
+    """Check that neither a demo nor tests run on the box.
 
     :raises BoxError: a demo or tests run on it.
     """
