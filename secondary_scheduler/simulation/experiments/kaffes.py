@@ -7,7 +7,7 @@ in ``kaffes-dynamic`` some of them are active at a time.  Each seed has the
 same guests under round robin, the kernel's balancing and the drivers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import functools
 
@@ -157,8 +157,7 @@ def run_ratios(context: AffinityContext, ratios: Mapping[str, float]
                for truth in context.profile.truth_names
                for seed in context.seeds]
     found: Values = {}
-    for sample, outcomes in context.map(HostSample.run, samples):
-        _log(context, sample, outcomes)
+    for sample, outcomes in _run_all(context, samples):
         for name, row in compare(outcomes).items():
             for figure, value in row.items():
                 found.setdefault(_figure(figure, name, sample), []).append(
@@ -176,18 +175,20 @@ def _figure(figure: str, algorithm: str, sample: HostSample) -> str:
     return f'{figure}_{algorithm}_{sample.label}{suffix}'
 
 
-def _log(context: AffinityContext, sample: HostSample,
-         outcomes: Mapping[str, RunOutcome]) -> None:
-    """Write the outcome of each guest as an event."""
-    for name, outcome in outcomes.items():
-        for one in outcome.guests:
-            context.write_event({
-                'kind': 'guest', 'seed': sample.seed, 'run': sample.label,
-                'truth': sample.truth, 'algorithm': name,
-                'instance': one.guest.name,
-                'class': one.guest.workload_class,
-                'arrived': one.guest.arrives_s, 'ended': one.ended_s,
-                'performance': one.performance})
+def _run_all(context: AffinityContext, samples: Sequence[HostSample]
+             ) -> Iterator[tuple[HostSample, Mapping[str, RunOutcome]]]:
+    """Run samples; write the outcome of each guest as an event."""
+    for sample, outcomes in context.map(HostSample.run, samples):
+        for name, outcome in outcomes.items():
+            for one in outcome.guests:
+                context.write_event({
+                    'kind': 'guest', 'seed': sample.seed, 'run': sample.label,
+                    'truth': sample.truth, 'algorithm': name,
+                    'instance': one.guest.name,
+                    'class': one.guest.workload_class,
+                    'arrived': one.guest.arrives_s, 'ended': one.ended_s,
+                    'performance': one.performance})
+        yield sample, outcomes
 
 
 def _draw(context: AffinityContext, found: Values,
@@ -229,8 +230,7 @@ def run_dynamic(context: AffinityContext) -> Values:
                for truth in context.profile.truth_names
                for seed in context.seeds]
     found: Values = {}
-    for sample, outcomes in context.map(HostSample.run, samples):
-        _log(context, sample, outcomes)
+    for sample, outcomes in _run_all(context, samples):
         for name, row in compare(outcomes).items():
             one = outcomes['rrs' if name == 'rrs_release' else name]
             figures = {'cores': one.core_s / one.seconds}
