@@ -121,6 +121,8 @@ printf '[Service]\nType=oneshot\nExecStart=\nExecStart=/bin/true\n' \
     > /etc/systemd/system/iscsid.service.d/container.conf
 systemctl daemon-reload
 ssh-keygen -A
+# Since the boot it has failed without keys, maybe too often to start again.
+systemctl reset-failed ssh
 systemctl restart ssh
 for home in /root /opt/stack; do
     mkdir -p $home/.ssh
