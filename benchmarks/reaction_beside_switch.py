@@ -26,6 +26,9 @@ from secondary_scheduler.decisions.context_switch import (
 )
 from secondary_scheduler.decisions.guided import GuidedDecision
 from secondary_scheduler.plans import checker
+from secondary_scheduler.watcher.decision_process import DecisionProcess
+
+_CLUSTERS = 8
 
 
 class SwitchDecisions(threading.Thread):
@@ -41,15 +44,21 @@ class SwitchDecisions(threading.Thread):
         self.decided = 0
 
     def run(self) -> None:
-        """Decide on one cluster of the simulator after the other."""
+        """Decide on one cluster of the simulator after the other.
+
+        The decision engine's thread waits for a process that decides.
+        """
         request = DecisionRequest('select', switch=SwitchOptions())
-        for seed in itertools.count(1):
+        process = DecisionProcess()
+        drawn = []
+        for seed in range(1, _CLUSTERS + 1):
+            self._options.seed = seed
+            drawn.append(switches.draw_cluster(self._options))
+        for cluster in itertools.cycle(drawn):
             if self._stopped.is_set():
                 return
-            self._options.seed = seed
-            ContextSwitchDecision(switches.RIGID).decide(
-                switches.draw_cluster(self._options), request,
-                Budget(self._options.budget))
+            process.decide(ContextSwitchDecision(switches.RIGID), cluster,
+                           request, self._options.budget)
             self.decided += 1
 
     def stop(self) -> None:

@@ -64,6 +64,9 @@ from secondary_scheduler.plans.operations import (
     SwitchClaim,
 )
 
+#: Requests that are decided for all leases.
+SWITCH_KINDS = ('select', 'return')
+
 
 class Improvement(typing.NamedTuple):
     """Cost of a given plan, and the cheapest plan to the same states.
@@ -84,7 +87,7 @@ class ContextSwitchDecision(base.Decision):
 
         :raises ValueError: the objective is unknown
         """
-        if request.kind not in ('select', 'return'):
+        if request.kind not in SWITCH_KINDS:
             return GuidedDecision(
                 self.limits, self.durations, order=self.order
             ).decide(cluster, request, budget)

@@ -17,6 +17,10 @@ from stevedore import driver
 from watcher.decision_engine.strategy.strategies import base
 
 from secondary_scheduler.decisions import base as decisions
+from secondary_scheduler.decisions.context_switch import (
+    SWITCH_KINDS,
+    ContextSwitchDecision,
+)
 from secondary_scheduler.estimation import durations, room
 from secondary_scheduler.leases import drivers
 from secondary_scheduler.model import cluster as model
@@ -39,16 +43,19 @@ from secondary_scheduler.watcher.audit_parameters import (
 from secondary_scheduler.watcher.breaker import apply_breaker
 from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cluster_state import ClusterState
+from secondary_scheduler.watcher.decision_process import DecisionProcess
 from secondary_scheduler.watcher.history import SELECT_REQUEST
 from secondary_scheduler.watcher.lease_facts import NO_FACTS
 from secondary_scheduler.watcher.locks import Locks
 from secondary_scheduler.watcher.model_files import write_model_file
+from secondary_scheduler.watcher.per_process import PerProcess
 from secondary_scheduler.watcher.plan_actions import add_actions
 from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
 from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
+_decision_process = PerProcess(DecisionProcess)
 #: Texts that this process has logged last, by their subject.
 _told: dict[str, str] = {}
 
@@ -62,6 +69,21 @@ def load_decision(name: str, limits: room.LoadLimits,
         invoke_kwds={'limits': limits, 'durations': lasting,
                      'order': order}).driver
     return cast(decisions.Decision, loaded)
+
+
+def find_plan(decision: decisions.Decision, cluster: model.Cluster,
+              request: decisions.DecisionRequest, units: int
+              ) -> operations.Plan:
+    """Return the plan for a request.
+
+    A decision for all leases takes long, and has a process of its own.
+
+    :param units: budget
+    """
+    if isinstance(decision, ContextSwitchDecision) and (
+            request.kind in SWITCH_KINDS):
+        return _decision_process().decide(decision, cluster, request, units)
+    return decision.decide(cluster, request, decisions.Budget(units))
 
 
 def why_no_switch(cluster: model.Cluster, scope: ResolvedScope, locks: Locks
@@ -282,10 +304,8 @@ class SecondaryWorkloads(goal.Displayed, base.BaseStrategy):
                  or CONF.secondary_watcher.decision_budget)
         kind, plan, unresolved = '', operations.Plan(), set[str]()
         for kind in kinds if asked else ():
-            plan = decision.decide(
-                cluster, decisions.DecisionRequest(
-                    kind, asked, switch_options(self.input_parameters)),
-                decisions.Budget(units))
+            plan = find_plan(decision, cluster, decisions.DecisionRequest(
+                kind, asked, switch_options(self.input_parameters)), units)
             if plan.switch is not None:
                 self._log_switch(plan.switch)
             unresolved.update(plan.unresolved)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import io
+import os
+import pickle
+import signal
+import unittest
+from unittest import mock
+
+from secondary_scheduler.decisions import base
+from secondary_scheduler.plans.operations import Plan
+from secondary_scheduler.watcher import decision_process
+
+
+class Unresolved(base.Decision):
+    """Names the hosts of the request, and the process that decides."""
+
+    def decide(self, cluster, request, budget):
+        if request.kind == 'drain':
+            raise ValueError(f'no {request.kind} with {budget.units}')
+        return Plan(unresolved=(*request.hosts, str(os.getpid())))
+
+
+class DecisionProcessTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.process = decision_process.DecisionProcess()
+        cls.addClassCleanup(cls.process._end)
+
+    def decide(self, kind='select'):
+        return self.process.decide(
+            Unresolved(), None, base.DecisionRequest(kind, ('h1',)), 7)
+
+    def test_another_process_decides(self):
+        """It decides again after an error, and is replaced if it ends."""
+        host, first = self.decide().unresolved
+        self.assertEqual('h1', host)
+        self.assertNotEqual(os.getpid(), int(first))
+        with self.assertRaisesRegex(decision_process.DecisionFailed,
+                                    'ValueError: no drain with 7'):
+            self.decide('drain')
+        self.assertEqual(first, self.decide().unresolved[1])
+        # A question that is under way when the process ends has no answer.
+        process = self.process._process
+        os.kill(process.pid, signal.SIGSTOP)
+        os.kill(process.pid, signal.SIGKILL)
+        with mock.patch.object(process, 'poll', return_value=None), (
+                self.assertRaisesRegex(decision_process.DecisionFailed,
+                                       'has ended with -9')):
+            self.decide()
+        self.assertNotEqual(first, self.decide().unresolved[1])
+
+    def test_it_ends_with_its_input(self):
+        self.decide()
+        process = self.process._process
+        process.stdin.close()
+        self.assertEqual(0, process.wait(10))
+        process.stdout.close()
+
+    def test_error_that_cannot_be_sent_is_described(self):
+        """The process itself is not needed for that."""
+        class Odd(Exception):
+            pass
+
+        asked = io.BytesIO(pickle.dumps(
+            (Unresolved(), None, base.DecisionRequest('select'), 1)))
+        out = mock.Mock(buffer=io.BytesIO())
+        with (mock.patch.object(decision_process.sys, 'stdin',
+                                mock.Mock(buffer=asked)),
+              mock.patch.object(decision_process.sys, 'stdout', out),
+              mock.patch.object(decision_process.os, 'nice'),
+              mock.patch.object(Unresolved, 'decide', side_effect=Odd('x'))):
+            decision_process.main()
+        answer = pickle.loads(out.buffer.getvalue())
+        self.assertIsInstance(answer, decision_process.DecisionFailed)
+        self.assertIn('Odd: x', str(answer))
