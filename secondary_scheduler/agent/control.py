@@ -45,7 +45,8 @@ class Control:
     def __init__(self, policies: Callable[[], HostPolicies],
                  guests: Callable[[], Sequence[Secondary]], meter: CpuMeter,
                  actuator: Actuator, controller: Controller, floors: Floors,
-                 options: Callable[[], ControlOptions]) -> None:
+                 options: Callable[[], ControlOptions],
+                 most_cpus: Callable[[Secondary], float]) -> None:
         self._policies = policies
         self._guests = guests
         self._meter = meter
@@ -53,11 +54,15 @@ class Control:
         self._controller = controller
         self._floors = floors
         self._options = options
+        #: Returns how many CPUs a guest can use at once.
+        self._most_cpus = most_cpus
         self._seen: set[tuple[str, int, int]] = set()
         self._present: Sequence[Secondary] = ()
         #: Measurements and limits of the last step, for reports.
         self.usage = CpuUsage(None)
         self.caps: dict[str, float] = {}
+        #: Share of all secondaries, in percent of the host.
+        self.share = 0.0
         self.failures = 0
         self.restraint = Restraint()
 
@@ -104,11 +109,13 @@ class Control:
             usage.total,
             [Load(guest.uuid, guest.priority,
                   usage.instances.get(guest.uuid),
-                  100.0 * guest.vcpus / usage.capacity) for guest in free],
+                  100.0 * self._most_cpus(guest) / usage.capacity)
+             for guest in free],
             set_point, options.minimum_share)
         for guest in guests:
             self._apply(guest, caps, usage.capacity)
         self.usage, self.caps = usage, caps
+        self.share = self._controller.share
         self._actuator.forget(guests)
         self._floors.expire({guest.uuid for guest in guests})
 

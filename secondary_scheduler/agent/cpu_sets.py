@@ -7,12 +7,18 @@
 
 from collections.abc import Iterator, Mapping
 import contextlib
+import errno
 import os
 import typing
 
 from oslo_log import log as logging
 
-from secondary_scheduler.agent import cgroup_handles, cgroups, kernel_files
+from secondary_scheduler.agent import (
+    cgroup_handles,
+    cgroups,
+    kernel_files,
+    pins,
+)
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.pins import Cpus
 
@@ -33,6 +39,25 @@ class Record(typing.NamedTuple):
     written: tuple[str, ...] = ()
 
 
+class AssignedCpus(typing.NamedTuple):
+    """CPUs that a driver of CPU affinity has chosen for a secondary.
+
+    :param vcpus: a set for each vCPU
+    :param others: the set of emulator and I/O threads; None leaves them their
+        first set
+    """
+
+    vcpus: tuple[Cpus, ...]
+    others: Cpus | None
+
+    def find(self, name: str) -> Cpus | None:
+        """Return the set of a thread group, None if it has none."""
+        if cgroup_handles.VCPU.fullmatch(name):
+            number = int(name.removeprefix('vcpu'))
+            return self.vcpus[number] if number < len(self.vcpus) else None
+        return self.others if name else None
+
+
 class CpuSets:
     """Open groups of one secondary, with the files of their CPU sets."""
 
@@ -48,6 +73,8 @@ class CpuSets:
         self._above = list(_above(scope, hierarchy.root('cpuset')))
         #: The guest's topmost group as '', and its thread groups by name.
         self.groups: dict[str, cgroups.Group] = {}
+        #: Sets that are known to confine the threads of their group.
+        self.checked: dict[str, Cpus] = {}
         self._base = cgroups.Group(self.path)
         try:
             self.groups[''] = cgroups.Group(scope)
@@ -99,6 +126,26 @@ class CpuSets:
         raise cgroups.CgroupError(
             f'no group above {self.path} has a set of CPUs')
 
+    def check_threads(self, name: str, cpus: Cpus, proc: str) -> None:
+        """Check that the threads of a group run on some CPUs only.
+
+        In version 2 the kernel accepts any set, and uses what of it the
+        groups above have.
+
+        :raises OSError: if a thread may run on another CPU, or if its group
+            cannot be read.
+        """
+        group = self.groups[name]
+        for thread in group.read(
+                'tasks' if self.v1 else 'cgroup.threads').split():
+            found = pins.read_mask(f'{proc}/{thread}/status')
+            if found and not found <= cpus:
+                raise OSError(
+                    errno.EIO, f'thread {thread} may run on CPUs '
+                    f'{kernel_files.format_cpus(found)}, not only on '
+                    f'{kernel_files.format_cpus(cpus)}',
+                    f'{group.path}/{CPUS_FILE}')
+
     def close(self) -> None:
         """Close the groups."""
         self._base.close()
@@ -117,14 +164,15 @@ def order_writes(sets: CpuSets, now: Mapping[str, str],
                  wanted: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the writes from the present to the wanted sets, in order.
 
-    In version 2 only the topmost group is written, since it bounds all groups
-    below it.  In version 1 the topmost group must always have all CPUs of the
-    groups below it.
+    In version 2 the topmost group bounds all groups below it, so that these
+    need a write only where their own set changes.  In version 1 the topmost
+    group must always have all CPUs of the groups below it.
 
     :returns: pairs of group and value.
     """
     if not sets.v1:
-        return [('', wanted[''])]
+        return [(name, value) for name, value in sorted(wanted.items())
+                if not name or value != now[name]]
     both = sets.allowed(now['']) | sets.allowed(wanted[''])
     return [('', kernel_files.format_cpus(both)),
             *((name, wanted[name]) for name in sorted(wanted) if name),

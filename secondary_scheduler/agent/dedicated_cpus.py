@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Exclusion of secondaries from the dedicated CPUs of primaries.
+"""CPU sets of secondaries: without the dedicated CPUs of primaries.
 
 A host with ``cpu_dedicated_set`` and without ``cpu_shared_set`` has no CPUs
 for instances that float.  Nova's libvirt driver then gives a secondary no CPU
 set at all, so that it would float over the dedicated CPUs of primaries, too.
+
+A driver of CPU affinity may narrow them further, to a set for each vCPU.
+Where the kernel refuses such a set, the guest keeps all CPUs that are not
+dedicated, and the set is tried again later.
 
 The CPU sets of secondaries are only ever narrowed: each is always a part of
 its original value.  libvirt makes new groups whenever a guest starts (boot,
 reboot, resume, incoming migration), so each control step checks the sets.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import contextlib
+import dataclasses
 import functools
+import os
 import threading
 import time
 
@@ -23,13 +29,13 @@ from secondary_scheduler.agent import (
     cgroup_handles,
     cgroups,
     kernel_files,
-    pins,
 )
 from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.controllers import Controllers
 from secondary_scheduler.agent.cpu_sets import (
     CPUS_FILE,
     STATE,
+    AssignedCpus,
     CpuSets,
     Record,
     order_writes,
@@ -38,17 +44,32 @@ from secondary_scheduler.agent.cpu_sets import (
 )
 from secondary_scheduler.agent.domains import Primary, Secondary
 from secondary_scheduler.agent.pins import Cpus
+from secondary_scheduler.agent.primary_pins import PrimaryPins
 from secondary_scheduler.agent.problems import Problems
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two readings of the CPU masks of primaries' threads.  New
-#: primaries are read at once.
-_MASKS_S = 10.0
+#: Seconds after which a set that was refused is tried again, at first and at
+#: most.  They double with each attempt.
+_RETRY_S = 5.0
+_LONGEST_RETRY_S = 600.0
 
 
 class NoCpuLeft(Exception):
     """All CPUs that a secondary may use are dedicated to primaries."""
+
+
+@dataclasses.dataclass
+class _Refusal:
+    """Set of a driver that the kernel has refused.
+
+    :param again_at: time of the next attempt
+    :param wait_s: seconds until it
+    """
+
+    reason: str
+    again_at: float
+    wait_s: float
 
 
 class DedicatedCpus:
@@ -59,8 +80,12 @@ class DedicatedCpus:
 
     def __init__(self, hierarchy: cgroups.Hierarchy,
                  store: agent_store.StateStore, controllers: Controllers,
-                 dry_run: bool = False) -> None:
+                 dry_run: bool = False,
+                 clock: Callable[[], float] = time.monotonic,
+                 mask_of: Callable[[int], Collection[int]]
+                 = os.sched_getaffinity) -> None:
         self._hierarchy = hierarchy
+        self._clock = clock
         self._store = store
         self._controllers = controllers
         self._dry_run = dry_run
@@ -71,9 +96,8 @@ class DedicatedCpus:
             store.load(STATE))
         self._problems = Problems(functools.partial(
             LOG.error, '%s may run on CPUs of primaries: %s'))
-        #: CPU masks of the threads of primaries, by process.
-        self._masks: dict[tuple[int, int], pins.Pins] = {}
-        self._masks_at = 0.0
+        self._refusals: dict[str, _Refusal] = {}
+        self.pins = PrimaryPins(hierarchy, mask_of)
         #: Dedicated CPUs of primaries; None until they are known, so that an
         #: agent that has just started widens no set.
         self.own: Cpus | None = None
@@ -83,6 +107,26 @@ class DedicatedCpus:
         """Reasons why secondaries may run on dedicated CPUs, by UUID."""
         with self._lock:
             return self._problems.present()
+
+    @property
+    def refusals(self) -> dict[str, str]:
+        """Reasons why guests lack the sets of the driver, by process key."""
+        with self._lock:
+            return {key: one.reason for key, one in self._refusals.items()}
+
+    def first_cpus(self, guest: Secondary) -> Cpus:
+        """Return the CPUs of a guest before anything was written.
+
+        :returns: no CPUs if they cannot be read.
+        """
+        with self._lock, contextlib.suppress(OSError, ValueError,
+                                             cgroups.CgroupError):
+            sets = self._opened(guest)
+            record = self._records.get(
+                cgroup_handles.key_of(guest), {}).get('')
+            return sets.allowed(record.original if record
+                                else sets.read_set(''))
+        return frozenset()
 
     # -- dedicated CPUs of primaries ---------------------------------------
     def find_dedicated(self, primaries: Iterable[Primary],
@@ -94,101 +138,97 @@ class DedicatedCpus:
             them float is not dedicated to any primary.
         :param now: the time in seconds, by default that of the clock.
         """
-        now = time.monotonic() if now is None else now
-        known = {(one.pid, one.started): one for one in primaries}
-        if (known.keys() != self._masks.keys()
-                or now - self._masks_at > _MASKS_S):
-            self._masks_at = now
-            self._masks = {key: pins.read_threads(one.pid,
-                                                  self._hierarchy.proc)
-                           for key, one in known.items()}
-        with self._lock:
-            own = self._own_cpus(known, guests)
+        own = self.pins.find_own(
+            primaries, guests, self.first_cpus,
+            time.monotonic() if now is None else now)
         if own != (self.own or frozenset()):
             LOG.info('Dedicated CPUs of primaries: %s',
                      kernel_files.format_cpus(own) or 'none')
         self.own = own
 
-    def _own_cpus(self, primaries: Mapping[tuple[int, int], Primary],
-                  guests: Iterable[Secondary]) -> Cpus:
-        given = {kernel_files.parse_cpus(guest.cpus, guest.uuid)
-                 for guest in guests}
-        own = frozenset[int]().union(*(
-            pins.own_cpus(one.pins, given) for one in primaries.values()))
-        if any(pins.own_cpus(one, given) for one in self._masks.values()):
-            # A thread that may run on all CPUs of the host, or of its group,
-            # is not pinned.
-            floated = given | self._floated(guests)
-            own = own.union(*(pins.own_cpus(one, floated)
-                              for one in self._masks.values()))
-        return own
-
-    def _floated(self, guests: Iterable[Secondary]) -> set[Cpus]:
-        """Return the CPU sets over which unpinned guests float."""
-        # Unpinned threads have the mask of the first process, which isolcpus
-        # of the kernel and CPUAffinity of systemd narrow.
-        found = set(pins.read_threads(1, self._hierarchy.proc).others)
-        with contextlib.suppress(ValueError, cgroups.CgroupError), (
-                contextlib.closing(cgroups.Group(
-                    self._hierarchy.root('cpuset')))) as root:
-            found.add(cgroups.effective_cpus(root))
-        for guest in guests:
-            with contextlib.suppress(OSError, ValueError,
-                                     cgroups.CgroupError):
-                record = self._records.get(cgroup_handles.key_of(guest),
-                                           {}).get('')
-                sets = self._opened(guest)
-                found.add(sets.allowed(record.original if record
-                                       else sets.read_set('')))
-        return found
-
     # -- the sets of secondaries -------------------------------------------
-    def narrow_sets(self, guests: Iterable[Secondary]) -> None:
+    def narrow_sets(self, guests: Iterable[Secondary],
+                    assigned: Callable[[Secondary], AssignedCpus | None]
+                    = lambda guest: None) -> None:
         """Remove the dedicated CPUs from the sets of secondaries.
 
         Where that fails, or where no CPU would be left, ``problems`` gives
         the reason.
+
+        :param assigned: returns the sets that a driver has chosen for a
+            guest; None leaves it all CPUs that are not dedicated.
         """
         with self._lock:
             own = self.own
             if own is None:
                 return
             for guest in guests:
-                if own or cgroup_handles.key_of(guest) in self._records:
-                    self._narrow_guest(guest, own)
+                chosen = self._unless_refused(guest, assigned(guest))
+                if (own or chosen
+                        or cgroup_handles.key_of(guest) in self._records):
+                    self._narrow_guest(guest, own, chosen)
                 else:
                     self._problems.clear(guest.uuid)
 
-    def _narrow_guest(self, guest: Secondary, own: Cpus) -> None:
+    def _unless_refused(self, guest: Secondary, chosen: AssignedCpus | None
+                        ) -> AssignedCpus | None:
+        key = cgroup_handles.key_of(guest)
+        if chosen is None:
+            self._refusals.pop(key, None)
+        elif (refusal := self._refusals.get(key)) and (
+                self._clock() < refusal.again_at):
+            return None
+        return chosen
+
+    def _narrow_guest(self, guest: Secondary, own: Cpus,
+                      chosen: AssignedCpus | None) -> None:
+        key = cgroup_handles.key_of(guest)
         try:
             try:
-                self._narrow(guest, own)
+                self._narrow(guest, own, chosen)
             except OSError:
                 # The controller is missing, or libvirt made new groups.
                 self._close(guest)
                 self._controllers.enable_controller(cgroup_handles.base_of(
                     self._hierarchy, guest, 'cpuset'), 'cpuset')
-                self._narrow(guest, own)
+                self._narrow(guest, own, chosen)
         except (OSError, ValueError, cgroups.CgroupError, NoCpuLeft) as exc:
             if not isinstance(exc, NoCpuLeft):
                 self._close(guest)
-            if cgroup_handles.lives(
-                cgroup_handles.key_of(guest), self._hierarchy.proc):
+            if not cgroup_handles.lives(key, self._hierarchy.proc):
+                return
+            if chosen is not None and not isinstance(exc, NoCpuLeft):
+                self._refuse(key, kernel_files.explain(exc))
+                self._narrow_guest(guest, own, None)
+            else:
                 self._problems.note(guest.uuid, kernel_files.explain(exc))
         else:
+            if chosen is not None:
+                self._refusals.pop(key, None)
             self._problems.clear(guest.uuid)
 
-    def _narrow(self, guest: Secondary, own: Cpus) -> None:
+    def _refuse(self, key: str, reason: str) -> None:
+        before = self._refusals.get(key)
+        wait = min(_LONGEST_RETRY_S,
+                   2 * before.wait_s if before else _RETRY_S)
+        if before is None or before.reason != reason:
+            LOG.warning('The CPUs of %(uuid)s stay as they were: %(reason)s', {
+                'uuid': key.partition(' ')[0], 'reason': reason})
+        self._refusals[key] = _Refusal(reason, self._clock() + wait, wait)
+
+    def _narrow(self, guest: Secondary, own: Cpus,
+                chosen: AssignedCpus | None = None) -> None:
         """Set each group to its original CPUs without the dedicated ones.
 
         :param own: the dedicated CPUs; no CPUs restore the original sets.
+        :param chosen: the part of these CPUs that a driver has chosen.
         :raises OSError: if the kernel refuses a write, or if it has no effect.
         :raises NoCpuLeft: if a set would be empty; nothing is written then.
         """
         sets, key = self._opened(guest), cgroup_handles.key_of(guest)
         known = self._records.get(key, {})
         now = {name: sets.read_set(name) for name in sets.groups}
-        wanted, records = {}, {}
+        wanted, records, confined = {}, {}, {}
         for name, text in now.items():
             records[name] = update_record(
                 known.get(name), text, sets,
@@ -198,26 +238,54 @@ class DedicatedCpus:
                 raise NoCpuLeft(
                     f'{sets.groups[name].path}/{CPUS_FILE}: primaries have '
                     f'all of the CPUs {kernel_files.format_cpus(allowed)}')
-            wanted[name] = (kernel_files.format_cpus(allowed - own)
-                            if allowed & own else records[name].original)
+            cpus = allowed - own
+            if narrow := (chosen.find(name) or frozenset() if chosen
+                          else frozenset()) & cpus:
+                confined[name] = cpus = narrow
+            elif name and not sets.v1:
+                cpus = allowed      # the topmost group bounds it
+            wanted[name] = (kernel_files.format_cpus(cpus)
+                            if cpus != allowed else records[name].original)
         writes = order_writes(sets, now, wanted)
         if any(now[name] != value for name, value in writes):
-            # The record is saved before the first write.
-            self._records[key] = {
-                name: records[name]._replace(
-                    written=records[name].written + tuple(
-                        value for one, value in writes if one == name))
-                for name in dict(writes)}
-            self._save()
-            for name, value in writes:
-                self._write(sets.groups[name], value)
+            self._apply(sets, key, records, writes)
+        if not self._dry_run:
+            self._check_threads(sets, confined)
         if key in self._records:
             self._records[key] = {
                 name: record._replace(written=(wanted[name],))
                 for name, record in self._records[key].items()
                 if name in wanted}
-        if not own:
+        if not own and not confined:
             self._drop_record(key)
+
+    def _apply(self, sets: CpuSets, key: str, records: Mapping[str, Record],
+               writes: Sequence[tuple[str, str]]) -> None:
+        """Write the sets of a guest.
+
+        :raises OSError: if the kernel refuses a write, or if it has no effect.
+        """
+        # The record is saved before the first write.
+        self._records[key] = {
+            name: records[name]._replace(
+                written=records[name].written + tuple(
+                    value for one, value in writes if one == name))
+            for name in (self._records.get(key, {}).keys() & records.keys()
+                         | dict(writes).keys())}
+        self._save()
+        for name, value in writes:
+            self._write(sets.groups[name], value)
+
+    def _check_threads(self, sets: CpuSets, confined: Mapping[str, Cpus]
+                       ) -> None:
+        """Check once that each set confines the threads of its group.
+
+        :raises OSError: if it does not.
+        """
+        for name, cpus in confined.items():
+            if sets.checked.get(name) != cpus:
+                sets.check_threads(name, cpus, self._hierarchy.proc)
+        sets.checked = dict(confined)
 
     def _write(self, group: cgroups.Group, value: str) -> None:
         """Write the set of a group of a verified secondary.
@@ -272,6 +340,8 @@ class DedicatedCpus:
                 # A guest may have started after the caller listed them.
                 if not cgroup_handles.lives(key, self._hierarchy.proc):
                     self._drop_record(key)
+            for key in self._refusals.keys() - keys:
+                del self._refusals[key]
             self._problems.forget_others(uuids)
 
     def _drop_record(self, key: str) -> None:

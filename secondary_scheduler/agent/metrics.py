@@ -12,6 +12,7 @@ import typing
 from prometheus_client import core
 
 from secondary_scheduler import exposition
+from secondary_scheduler.agent.kernel_files import parse_cpus
 
 PREFIX = 'secondary_agent_'
 
@@ -54,6 +55,7 @@ def metric_families(status: Status) -> Iterator[core.Metric]:
                   'running ones included', status['room'])
     yield _single('dedicated_cpus', 'CPUs that are dedicated to primaries',
                   len(status['dedicated_cpus']))
+    yield from _of_affinity(status['affinity'])
     yield _single('admission_open', 'Whether further secondaries are admitted',
                   status['admission'])
     yield _single('libvirt_answers', 'Whether libvirt answers',
@@ -96,6 +98,23 @@ def metric_families(status: Status) -> Iterator[core.Metric]:
         yield core.CounterMetricFamily(
             PREFIX + name.replace('_s', '_seconds'), text,
             value=status['counters'][name])
+
+
+def _of_affinity(affinity: Status) -> Iterator[core.Metric]:
+    yield _single('cpu_pool', 'CPUs that secondaries share by the driver of '
+                  'CPU affinity', len(parse_cpus(affinity['pool'], 'pool'))
+                  if affinity['pool'] else None)
+    yield core.CounterMetricFamily(
+        PREFIX + 'cpu_set_changes', 'Secondaries that got other CPUs while '
+        'they ran', value=affinity['moves'])
+    yield _gauge('instance_slowdown_ratio', 'Slow-down of a secondary by '
+                 'other threads on its CPUs, at least 1', 'uuid', {
+                     uuid: one['slowdown']
+                     for uuid, one in affinity['guests'].items()})
+    yield _gauge('instance_not_confined', 'Whether a secondary lacks the CPUs '
+                 'that the driver of CPU affinity has chosen', 'uuid', {
+                     uuid: bool(one['reason'])
+                     for uuid, one in affinity['guests'].items()})
 
 
 def _of_policies(policies: Iterable[Status]) -> Iterator[core.Metric]:

@@ -69,33 +69,51 @@ def _cpus(element: ElementTree.Element | None) -> Cpus:
         return frozenset()
 
 
-def read_threads(pid: int, proc: str) -> Pins:
-    """Return the CPUs that the threads of a QEMU process may use now."""
-    vcpus: list[Cpus] = []
+def read_threads(pid: int, proc: str) -> tuple[Pins, tuple[int, ...]]:
+    """Return the CPUs that the threads of a QEMU process may use now.
+
+    :returns: the pins, and the numbers of the threads of its vCPUs.
+    """
+    vcpus: dict[int, Cpus] = {}
     others: list[Cpus] = []
-    for name, cpus in _threads(f'{proc}/{pid}/task'):
-        (vcpus if _VCPU_THREAD.fullmatch(name) else others).append(cpus)
-    return Pins(tuple(vcpus), tuple(others))
+    for thread, name, cpus in _threads(f'{proc}/{pid}/task'):
+        if _VCPU_THREAD.fullmatch(name):
+            vcpus[thread] = cpus
+        else:
+            others.append(cpus)
+    return Pins(tuple(vcpus.values()), tuple(others)), tuple(vcpus)
 
 
-def _threads(path: str) -> Iterator[tuple[str, Cpus]]:
-    """Yield name and CPUs of each thread that is still alive."""
+def _threads(path: str) -> Iterator[tuple[int, str, Cpus]]:
+    """Yield number, name and CPUs of each thread that is still alive."""
     try:
         threads = os.listdir(path)
     except OSError:
         return
     for thread in threads:
-        file = f'{path}/{thread}/status'
-        try:
-            fields = {name: value.strip() for name, _, value in (
-                line.partition(':')
-                for line in kernel_files.read_text(file).split('\n'))}
-            cpus = kernel_files.parse_cpus(
-                fields.get('Cpus_allowed_list', ''), file)
-        except (OSError, ValueError):
-            continue
+        name, cpus = _read_status(f'{path}/{thread}/status')
         if cpus:
-            yield fields.get('Name', ''), cpus
+            yield int(thread), name, cpus
+
+
+def read_mask(path: str) -> Cpus:
+    """Return the CPUs of a file ``status`` of a thread.
+
+    :returns: no CPUs if the thread has ended.
+    """
+    return _read_status(path)[1]
+
+
+def _read_status(path: str) -> tuple[str, Cpus]:
+    """Return name and CPUs of a thread; no CPUs if they cannot be read."""
+    try:
+        fields = {name: value.strip() for name, _, value in (
+            line.partition(':')
+            for line in kernel_files.read_text(path).split('\n'))}
+        return fields.get('Name', ''), kernel_files.parse_cpus(
+            fields.get('Cpus_allowed_list', ''), path)
+    except (OSError, ValueError):
+        return '', frozenset()
 
 
 def own_cpus(pins: Pins, shared: Collection[Cpus]) -> Cpus:

@@ -49,6 +49,19 @@ def start_time(pid: int, proc: str = '/proc') -> int | None:
         return None
 
 
+def cpu_time_ns(pid: int, proc: str = '/proc') -> int | None:
+    """Return the CPU time of a process in nanoseconds, None if it is gone.
+
+    The kernel counts it in clock ticks.
+    """
+    path = f'{proc}/{pid}/stat'
+    try:
+        ticks = kernel_files.parse_counts(_stat(path)[11:13], 2, path)
+    except (OSError, ValueError):
+        return None
+    return sum(ticks) * 10 ** 9 // os.sysconf('SC_CLK_TCK')
+
+
 def is_over(pid: int, started: int, proc: str = '/proc') -> bool:
     """Return whether nothing is left of a process, not even its memory.
 

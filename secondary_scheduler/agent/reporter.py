@@ -94,6 +94,12 @@ class Reporter:
         # After harm to the primary the host admits fewer secondaries.
         bound = parts.control.restraint.bound(set_point, primary)
         limits = [int((bound - primary) // useful)]
+        if (usable := parts.affinity.count_usable()) is not None:
+            # Primaries use their dedicated CPUs first.
+            capacity = max(usable, parts.control.usage.capacity)
+            usable_pct = 100.0 * usable / capacity
+            limits.append(int((usable_pct - max(
+                0.0, primary - (100.0 - usable_pct))) // useful))
         policies, inventory = parts.policies.current, parts.inventory
         if (slots := policies.limit(language.SLOTS)) is not None:
             limits.append(int(slots))
@@ -230,6 +236,7 @@ class Reporter:
             'priority_effective': dict(parts.actuator.effective),
             'problems': self.problems(),
             'dedicated_cpus': sorted(parts.dedicated_cpus.own or ()),
+            'affinity': parts.affinity.status(guests),
             'sensors': parts.gauges.problems,
             'memory': _memory(parts.memory_guard.seen),
             'sensor_costs': {

@@ -21,6 +21,7 @@ from oslo_log import log as logging
 
 from secondary_scheduler.agent import cgroups, memory_guard, threads
 from secondary_scheduler.agent import store as agent_store
+from secondary_scheduler.agent.cpu_affinity import HostUse
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.endpoint import AgentCalls
 from secondary_scheduler.agent.floors import Reason
@@ -43,6 +44,8 @@ _DESCRIBE_S = 30.0
 _DISK_S = 5.0
 #: Longest time between two steps for links and disks, without new readings.
 _RATES_S = 1.0
+#: Seconds between two measurements for the choice of CPUs.
+_CHOOSE_S = 1.0
 #: The watchdog is fed while the last step of control is not older than this.
 _WATCHDOG_S = 10.0
 
@@ -52,7 +55,7 @@ class Agent:
 
     :raises PolicyError: if a policy cannot be parsed.
     :raises CgroupError: if control groups are missing.
-    :raises ValueError: if a sensor or a forecast cannot be loaded.
+    :raises ValueError: if a sensor, a forecast or a driver cannot be loaded.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, store: agent_store.StateStore,
@@ -73,12 +76,16 @@ class Agent:
         self._measured = threading.Event()
         #: Set after each listing of domains, which may hold a new primary.
         self._domains_listed = threading.Event()
+        #: Set when guests have come or gone, so that CPUs are chosen at once.
+        self._choose = threading.Event()
         self._stepped = time.monotonic()
 
     # -- work of the threads -----------------------------------------------
     def step(self) -> None:
         """Do one step of control."""
         parts = self.parts
+        if parts.dedicated_cpus.pins.changed():
+            self._read_dedicated_cpus()
         self._keep_cpus(parts.domains.secondaries)
         parts.control.step()
         usage = parts.control.usage
@@ -90,7 +97,9 @@ class Agent:
         parts = self.parts
         try:
             present = guests()
-            parts.dedicated_cpus.narrow_sets(present)
+            parts.dedicated_cpus.narrow_sets(
+                present, lambda guest: parts.affinity.assigned(
+                    guest, parts.floors.operated(guest.uuid)))
             problems = parts.dedicated_cpus.problems
             for guest in present:
                 if guest.uuid not in problems:
@@ -103,6 +112,23 @@ class Agent:
             LOG.exception('Cannot keep secondaries off the CPUs of primaries; '
                           'taking all secondaries to the floor')
             parts.control.floor_all()
+
+    def _choose_cpus(self) -> None:
+        """Choose the CPUs of secondaries, each second and after a listing."""
+        while not self._stop.is_set():
+            self._choose.wait(_CHOOSE_S)
+            self._choose.clear()
+            self.choose_cpus()
+
+    def choose_cpus(self) -> None:
+        """Let the driver of CPU affinity choose, and write what it chose."""
+        parts = self.parts
+        usage = parts.control.usage
+        guests = parts.domains.secondaries()
+        parts.affinity.step(guests, None if usage.primary is None else HostUse(
+            usage.primary / 100 * usage.capacity,
+            parts.control.share / 100 * usage.capacity))
+        self._keep_cpus(lambda: guests)
 
     def check(self) -> None:
         """Check the policies; called once a second."""
@@ -141,6 +167,7 @@ class Agent:
         except Exception:
             LOG.exception('The priority of guests was not set')
         self._read_dedicated_cpus()
+        self._choose.set()
         self._measured.set()
 
     def _read_dedicated_cpus(self) -> None:
@@ -280,6 +307,8 @@ class Agent:
         self._start_periodic(1.0, self.check, 'trigger')
         threads.start_thread(self._keep_guard, 'memory-guard')
         threads.start_thread(self._keep_rates, 'rates')
+        if parts.affinity.enabled:
+            threads.start_thread(self._choose_cpus, 'cpu-affinity')
         parts.domains.start()
         self._start_periodic(1.0, self.write_status, 'status')
         if options.metrics_port:

@@ -23,6 +23,7 @@ from secondary_scheduler.agent.actuator import Actuator
 from secondary_scheduler.agent.balloon import Balloon
 from secondary_scheduler.agent.control import Control, ControlOptions
 from secondary_scheduler.agent.controller import Controller
+from secondary_scheduler.agent.cpu_affinity import CpuAffinity
 from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.floors import Floors
@@ -153,6 +154,7 @@ class Parts:
     killed: Killed
     last_resort: LastResort
     dedicated_cpus: DedicatedCpus
+    affinity: CpuAffinity
     control: Control
     gauges: Gauges
     trigger: LocalTrigger
@@ -179,7 +181,7 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
     :param domains_changed: called after each listing of domains.
     :raises PolicyError: if a policy cannot be parsed.
     :raises CgroupError: if control groups are missing.
-    :raises ValueError: if a sensor or a forecast cannot be loaded.
+    :raises ValueError: if a sensor, a forecast or a driver cannot be loaded.
     """
     options = conf.secondary_agent
     host = options.host
@@ -219,18 +221,19 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
         actuator, floors, last_resort.floor_guest, last_resort.kill_guest,
         last_resort.note_killed, lambda: GuardOptions.read(conf),
         hierarchy.proc)
+    dedicated_cpus = make_dedicated_cpus(actuator, hierarchy, store, dry_run)
+    affinity = CpuAffinity(conf, hierarchy, dedicated_cpus, domains.others)
     throttles = make_throttles(conf, connect, domains.reread, dry_run)
     forecast = forecasts.load_forecast(conf)
     return Parts(
         conf=conf, host=host, store=store, news=news, policies=policies,
         domains=domains, actuator=actuator, floors=floors, killed=killed,
         last_resort=last_resort,
-        dedicated_cpus=make_dedicated_cpus(actuator, hierarchy, store,
-                                           dry_run),
+        dedicated_cpus=dedicated_cpus, affinity=affinity,
         control=Control(
             current_policies, domains.secondaries, make_meter(), actuator,
             Controller(options.controller_gain, options.probe_share), floors,
-            lambda: ControlOptions.read(conf)),
+            lambda: ControlOptions.read(conf), affinity.most_cpus),
         gauges=gauges,
         trigger=LocalTrigger(
             current_policies, domains.secondaries, make_meter(), gauges,

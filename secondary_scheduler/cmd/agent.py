@@ -214,6 +214,7 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
     if found['dedicated_cpus']:
         lines.append('CPUs that are dedicated to primaries: '
                      + kernel_files.format_cpus(found['dedicated_cpus']))
+    lines += _affinity_lines(found['affinity'])
     if found.get('configuration'):
         lines.append('configuration: not reloaded, options and policies are '
                      'those from before: ' + found['configuration'])
@@ -244,6 +245,28 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
                       if one['uuid'] in found[which]))
     lines += [f'killed {one}: {reason}'
               for one, reason in found['killed'].items()]
+    return lines
+
+
+def _affinity_lines(found: dict[str, typing.Any]) -> list[str]:
+    """Return topology and pool of the host, and the CPUs of secondaries."""
+    lines = [f'CPU affinity: {one}' for one in found['problems']]
+    if not found['guests'] and not found['pool']:
+        return lines
+    advice = ' (advice, nothing is written)' if found['advice'] else ''
+    lines += [
+        f'CPU topology: {found["topology"]}',
+        f'CPU affinity: {found["driver"]}{advice}, secondaries share CPUs '
+        f'{found["pool"] or "none"}, {found["moves"]} moves']
+    for uuid, one in found['guests'].items():
+        slowdown = ('unknown' if one['slowdown'] is None
+                    else f'{one["slowdown"]:.2f}')
+        lines.append(
+            f'secondary {uuid}: vCPUs on CPUs '
+            f'{" ".join(one["cpus"]) or "of its first set"}'
+            + ' (idle)' * one['idle']
+            + f', slow-down by sharing of time {slowdown}'
+            + (f', NOT CONFINED: {one["reason"]}' if one['reason'] else ''))
     return lines
 
 

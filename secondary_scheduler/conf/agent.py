@@ -6,7 +6,11 @@ import socket
 
 from oslo_config import cfg
 
-from secondary_scheduler.conf import agent_admission, agent_sensors
+from secondary_scheduler.conf import (
+    agent_admission,
+    agent_affinity,
+    agent_sensors,
+)
 
 GROUP = cfg.OptGroup(
     'secondary_agent',
@@ -323,6 +327,7 @@ Metrics are neither encrypted nor protected, so use an address of the
 management network.
 """),
     *agent_admission.OPTS,
+    *agent_affinity.OPTS,
     *agent_sensors.OPTS,
 ]
 

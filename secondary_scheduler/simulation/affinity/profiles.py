@@ -7,7 +7,6 @@
 
 from collections.abc import Mapping
 import dataclasses
-import json
 
 from stevedore import driver, exception, extension
 
@@ -21,10 +20,9 @@ from secondary_scheduler.cpu_affinity.base import (
 from secondary_scheduler.cpu_affinity.prediction import SlowdownEstimates
 from secondary_scheduler.cpu_affinity.workload_profiles import (
     WorkloadProfiles,
-    parse_profiles,
+    read_profiles,
 )
 from secondary_scheduler.model.topology import Topology, usable_cpus
-from secondary_scheduler.reading.files import read_document
 from secondary_scheduler.reading.values import InputError
 from secondary_scheduler.simulation.affinity import thesis_host, truths
 from secondary_scheduler.simulation.affinity.annealing import OracleAffinity
@@ -40,7 +38,7 @@ class AffinityProfile(AffinityOptions):
     * ``dedicated``: CPUs of it that primaries have for themselves, such as
       ``0-3,8``;
     * ``workloads``: ``thesis`` for its eight classes, or a JSON file with
-      profiles of others (``cpu_affinity.workload_profiles.parse_profiles``);
+      profiles of others (``cpu_affinity.workload_profiles.read_profiles``);
     * ``period_s``: seconds between two decisions of ``resource`` and
       ``interference``; 0 decides when a guest comes, goes, wakes or becomes
       idle;
@@ -116,11 +114,7 @@ class AffinityProfile(AffinityOptions):
         """
         if self.workloads == 'thesis':
             return thesis_host.PROFILES
-        text = read_document(self.workloads)
-        try:
-            return parse_profiles(json.loads(text))
-        except (ValueError, RecursionError) as exc:
-            raise InputError(f'{self.workloads}: {exc}') from None
+        return read_profiles(self.workloads)
 
     @property
     def has_thesis_classes(self) -> bool:

@@ -257,6 +257,23 @@ class Narrowing(Base):
         self.keep()
         self.assertEqual({'0,2'}, self.sets())
 
+    def test_pin_by_hand_is_noticed_without_reading_all_threads(self):
+        masks = {1: range(4)}
+        self.dedicated = self.make(mask_of=masks.__getitem__)
+        self.host.guest(5, specs={})
+        self.host.write('proc/1005/task/1/status',
+                        'Name:\tCPU 0/KVM\nCpus_allowed_list:\t0-3\n')
+        self.keep()
+        self.assertFalse(self.dedicated.pins.changed())
+        masks[1] = {3}
+        self.assertTrue(self.dedicated.pins.changed())
+        self.host.write('proc/1005/task/1/status',
+                        'Name:\tCPU 0/KVM\nCpus_allowed_list:\t3\n')
+        self.now -= 11.0    # the masks were read at this moment
+        self.keep()
+        self.assertEqual({'0-2'}, self.sets())
+        self.assertFalse(self.dedicated.pins.changed())
+
     def test_threads_that_float_over_all_cpus_are_not_pinned(self):
         self.host.guest(5, specs={})
         for number in range(4):

@@ -21,6 +21,8 @@ STATUS = {
                      'probe': {'percent': 6.0, 'over': True}},
     'rates': {UUID: {'disk_in': 25.0}}, 'rate_problems': {UUID: 'dead'},
     'dedicated_cpus': [2, 3],
+    'affinity': {'pool': '0-2', 'moves': 3, 'guests': {
+        UUID: {'slowdown': 1.5, 'reason': 'no such file'}}},
     'problems': {UUID: 'no such file: vcpu1/cpu.max'},
     'policies': [{'policy': 'cpu <= 90% for 10s', 'resource': 'cpu',
                   'threshold': 90.0, 'timelimit': 10, 'usage': 80.0,
@@ -55,6 +57,9 @@ class MetricsTest(unittest.TestCase):
                 (('cpu_set_point_ratio',), 0.89),
                 (('room_share_ratio',), 0.25), (('room_instances',), 3),
                 (('admission_open',), 0), (('dedicated_cpus',), 2),
+                (('cpu_pool',), 3), (('cpu_set_changes_total',), 3),
+                (('instance_slowdown_ratio', UUID), 1.5),
+                (('instance_not_confined', UUID), 1),
                 (('libvirt_answers',), 1),
                 (('priority_effective', 'vm'), 1),
                 (('priority_effective', 'service'), 0),

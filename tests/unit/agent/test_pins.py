@@ -85,12 +85,12 @@ class Threads(unittest.TestCase):
         self.thread(9, 'CPU 1/TCG', '3')
         self.thread(10, 'IO iothread1', '5')
         self.thread(11, 'worker', 'nonsense')
-        found = pins.read_threads(7, self.proc)
+        found, threads = pins.read_threads(7, self.proc)
         self.assertEqual([{2}, {3}], sorted(found.vcpus, key=min))
         self.assertEqual({2, 3, 5}, pins.own_cpus(found, ()))
         self.assertEqual({2, 3}, pins.own_cpus(
             found, {frozenset({5}), frozenset(range(8))}))
-        self.assertEqual(pins.NO_PINS, pins.read_threads(8, self.proc))
+        self.assertEqual((pins.NO_PINS, ()), pins.read_threads(8, self.proc))
 
     @fuzzing.fuzzed
     @given(st.text(max_size=40))
@@ -98,4 +98,4 @@ class Threads(unittest.TestCase):
         os.makedirs(f'{self.proc}/7/task/7', exist_ok=True)
         with open(f'{self.proc}/7/task/7/status', 'wb') as file:
             file.write(text.encode(errors='surrogatepass'))
-        self.assertIsInstance(pins.read_threads(7, self.proc), pins.Pins)
+        self.assertIsInstance(pins.read_threads(7, self.proc)[0], pins.Pins)

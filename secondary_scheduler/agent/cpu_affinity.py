@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""CPU affinity of secondaries: from measurements to a set for each vCPU.
+
+The driver decides (``secondary_scheduler.cpu_affinity``), ``dedicated_cpus``
+writes.  The share of the CPU that the controller leaves to secondaries bounds
+the pool, and the pool bounds what each secondary can use.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import threading
+import time
+import typing
+
+from oslo_config import cfg
+from oslo_log import log as logging
+import stevedore
+
+from secondary_scheduler.agent import (
+    cgroups,
+    cpu_topology,
+    kernel_files,
+    processes,
+)
+from secondary_scheduler.agent.cgroup_handles import key_of
+from secondary_scheduler.agent.cpu_sets import AssignedCpus
+from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
+from secondary_scheduler.agent.domains import Primary, Secondary
+from secondary_scheduler.agent.pins import Cpus
+from secondary_scheduler.agent.sensors.base import CounterRates
+from secondary_scheduler.agent.vcpu_times import VcpuMeter
+from secondary_scheduler.cpu_affinity import base
+from secondary_scheduler.cpu_affinity.workload_profiles import (
+    UNPROFILED,
+    WorkloadProfiles,
+    read_profiles,
+)
+from secondary_scheduler.model.topology import Topology, usable_cpus
+from secondary_scheduler.reading.values import InputError
+
+LOG = logging.getLogger(__name__)
+
+#: Name of the option's value without a driver.
+NONE = 'none'
+#: Seconds over which the demand of a secondary is averaged that was idle.
+_WAKES_S = 3.0
+
+
+class HostUse(typing.NamedTuple):
+    """Use of CPU on the host, in CPUs.
+
+    :param primary: use by everything but secondaries
+    :param share: what the controller leaves to all secondaries
+    """
+
+    primary: float
+    share: float
+
+
+def load_driver(conf: cfg.ConfigOpts, profiles: WorkloadProfiles
+                ) -> base.CpuAffinityDriver | None:
+    """Load the driver that the option ``cpu_affinity`` names.
+
+    :returns: None for ``none``.
+    :raises ValueError: if there is no such driver; the error lists all.
+    """
+    options = conf.secondary_agent
+    name = options.cpu_affinity
+    if name == NONE:
+        return None
+    try:
+        found: base.CpuAffinityDriver = stevedore.DriverManager(
+            base.NAMESPACE, name, invoke_on_load=True, invoke_args=(
+                profiles, base.AffinityOptions(
+                    idle_below_pct=options.cpu_affinity_idle_below,
+                    least_residence_s=options.cpu_affinity_residence,
+                    most_moves=options.cpu_affinity_moves,
+                    least_gain=options.cpu_affinity_gain))).driver
+    except Exception as exc:
+        known = sorted({NONE, *stevedore.ExtensionManager(
+            base.NAMESPACE).names()})
+        raise ValueError(
+            f'[secondary_agent] cpu_affinity = {name}: expected one of '
+            f'{", ".join(known)}: {exc}') from exc
+    return found
+
+
+class CpuAffinity:
+    """Sets of CPUs for the vCPUs of all secondaries; safe for threads.
+
+    :param others: returns the running primaries
+    """
+
+    def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy,
+                 dedicated: DedicatedCpus,
+                 others: Callable[[], Sequence[Primary]],
+                 clock: Callable[[], float] = time.monotonic,
+                 sysfs: str = cpu_topology.SYSFS) -> None:
+        options = conf.secondary_agent
+        self._options = options
+        #: Why the profiles are not used; '' if they are.
+        self.profile_problem = ''
+        self.profiles = self._read_profiles(options.cpu_affinity_profiles)
+        self._driver = load_driver(conf, self.profiles)
+        self._hierarchy = hierarchy
+        self._dedicated = dedicated
+        self._others = others
+        self._clock = clock
+        self._sysfs = sysfs
+        self._meter = VcpuMeter(hierarchy, options.cpu_affinity_period, clock)
+        self._primary_rates = CounterRates(clock)
+        self._lock = threading.Lock()
+        self._topology: Topology | None = None
+        self._view: base.AffinityView | None = None
+        self._decision: base.AffinityDecision | None = None
+        self._problem = ''
+        #: Number of vCPUs that got another set while their guest ran.
+        self.moves = 0
+
+    def _read_profiles(self, path: str | None) -> WorkloadProfiles:
+        try:
+            return read_profiles(path) if path else UNPROFILED
+        except InputError as exc:
+            self.profile_problem = f'cpu_affinity_profiles: {exc}'
+            LOG.error('The profiles of workload classes are not used: %s',
+                      exc)
+            return UNPROFILED
+
+    @property
+    def enabled(self) -> bool:
+        """Whether there is a driver."""
+        return self._driver is not None
+
+    # -- decisions ---------------------------------------------------------
+    def step(self, guests: Sequence[Secondary], use: HostUse | None) -> None:
+        """Measure, and decide if it is time to; called each second.
+
+        An error ends the sets of all guests, until a decision succeeds.
+
+        :param use: None while the use of the host is not known; then only
+            guests that have come or gone are a reason to decide.
+        """
+        if self._driver is None:
+            return
+        try:
+            self._meter.sample(guests)
+            view = self._observe(guests, use)
+            if view is not None and self._is_due(view):
+                self._decide(view)
+        except Exception as exc:
+            LOG.exception('The CPUs of secondaries were not chosen; they keep '
+                          'their first sets')
+            with self._lock:
+                self._view = self._decision = None
+                self._problem = str(exc) or type(exc).__name__
+
+    def _decide(self, view: base.AffinityView) -> None:
+        """Ask the driver."""
+        assert self._driver is not None     # nosec B101
+        before = self._decision
+        decision = self._driver.decide(view, before)
+        with self._lock:
+            self._view, self._decision, self._problem = view, decision, ''
+            if before is not None:
+                self.moves += sum(
+                    some != before.sets[name]
+                    for name, some in decision.sets.items()
+                    if name in before.sets)
+
+    def _is_due(self, view: base.AffinityView) -> bool:
+        """Return whether to decide now.
+
+        Guests that come, go or wake, and CPUs that come and go, do not wait
+        for the end of the period.
+        """
+        before, last = self._decision, self._view
+        if before is None or last is None or self._driver is None:
+            return True
+        return (view.now_s - last.now_s >= self._options.cpu_affinity_period
+                or view.topology != last.topology
+                or [(one.name, one.usable, one.vcpus) for one in view.guests]
+                != [(one.name, one.usable, one.vcpus) for one in last.guests]
+                or any(one.name in before.idle
+                       and not self._driver.is_idle(one)
+                       for one in view.guests))
+
+    # -- observation -------------------------------------------------------
+    def _observe(self, guests: Sequence[Secondary], use: HostUse | None
+                 ) -> base.AffinityView | None:
+        """Return the state of the host.
+
+        :returns: None before the dedicated CPUs are known.
+        """
+        own = self._dedicated.own
+        if own is None:
+            return None
+        topology = self._read_topology()
+        found = []
+        for guest in sorted(guests, key=lambda one: (one.started, one.uuid)):
+            usable = usable_cpus(topology, self._dedicated.first_cpus(guest),
+                                 own)
+            if usable:      # else its floor is the matter of control
+                found.append(base.AffinityGuest(
+                    guest.uuid, None, usable, self._demand_pct(guest),
+                    max(1, guest.vcpus)))
+        view = base.AffinityView(self._clock(), topology, tuple(found))
+        if use is not None:
+            primaries, floating = self._spread_primaries(topology,
+                                                         use.primary)
+            return dataclasses.replace(view, share_cpus=use.share,
+                                       primaries=primaries, floating=floating)
+        if self._view is not None:
+            # What was known last is better than nothing.
+            return dataclasses.replace(self._view, now_s=view.now_s,
+                                       topology=topology, guests=view.guests)
+        return view
+
+    def _demand_pct(self, guest: Secondary) -> float:
+        """Return the demand of a vCPU in percent; unknown counts as busy."""
+        known = [pct for pct in (
+            self._meter.demand_pct(guest, seconds) for seconds in (
+                _WAKES_S, self._options.cpu_affinity_period))
+            if pct is not None]
+        return max(known, default=100.0)
+
+    def _read_topology(self) -> Topology:
+        """Return the topology of the host's CPUs, read anew if these change.
+        """
+        root = cgroups.Group(self._hierarchy.root('cpuset'))
+        try:
+            cpus = cgroups.effective_cpus(root)
+        finally:
+            root.close()
+        if not cpus:
+            cpus = kernel_files.parse_cpus(kernel_files.read_text(
+                f'{self._sysfs}/online'), f'{self._sysfs}/online')
+        if self._topology is None or self._topology.cpus != cpus:
+            self._topology = cpu_topology.read_topology(self._sysfs, cpus)
+            LOG.info('CPUs of this host: %s', self._topology.describe())
+        return self._topology
+
+    def _spread_primaries(self, topology: Topology, primary: float
+                          ) -> tuple[dict[int, base.PrimaryUse],
+                                     tuple[base.PrimaryUse, ...]]:
+        """Return use by primaries of each CPU, and the part that floats.
+
+        A primary guest that is confined to some CPUs uses these alike.
+        Everything else may run anywhere.
+        """
+        cpus = dict.fromkeys(topology.cpus, 0.0)
+        with self._primary_rates:
+            for one in self._others():
+                confined = (topology.cpus
+                            & self._dedicated.pins.confined_to(one))
+                counter = processes.cpu_time_ns(one.pid, self._hierarchy.proc)
+                if not confined or confined == topology.cpus or (
+                        counter is None):
+                    continue
+                rate = self._primary_rates.per_second(
+                    (one.pid, one.started), counter) or 0.0
+                for cpu in confined:
+                    cpus[cpu] += rate / 1e9 / len(confined)
+        floats = max(0.0, primary - sum(cpus.values()))
+        return ({cpu: base.PrimaryUse(fixed + floats / len(cpus))
+                 for cpu, fixed in cpus.items()},
+                (base.PrimaryUse(floats),))
+
+    # -- what follows ------------------------------------------------------
+    def assigned(self, guest: Secondary, operated: bool = False
+                 ) -> AssignedCpus | None:
+        """Return the CPUs that a guest is to have.
+
+        :param operated: whether Nova operates on it; then its emulator and
+            I/O threads have their first set
+        :returns: None if it keeps its first sets
+        """
+        with self._lock:
+            decision = self._decision
+        if (decision is None or self._options.cpu_affinity_advice
+                or guest.uuid not in decision.sets):
+            return None
+        return AssignedCpus(decision.sets[guest.uuid],
+                            None if operated else decision.pool)
+
+    def most_cpus(self, guest: Secondary) -> float:
+        """Return how many CPUs a guest can use at once."""
+        assigned = self.assigned(guest)
+        vcpus = max(1, guest.vcpus)
+        if assigned is None:
+            return vcpus
+        return min(vcpus, len(frozenset[int]().union(*assigned.vcpus)))
+
+    def count_usable(self) -> int | None:
+        """Return how many CPUs secondaries can use; None if unknown."""
+        with self._lock:
+            topology = self._topology
+        if not self.enabled or topology is None:
+            return None
+        return len(topology.cpus - (self._dedicated.own or frozenset()))
+
+    def status(self, guests: Sequence[Secondary]) -> dict[str, typing.Any]:
+        """Return what ``secondary-agent status`` shows."""
+        with self._lock:
+            decision, topology = self._decision, self._topology
+            problem = self._problem
+        refusals = self._dedicated.refusals
+        return {
+            'driver': self._options.cpu_affinity,
+            'advice': self._options.cpu_affinity_advice,
+            'problems': [one for one in (problem, self.profile_problem)
+                         if one],
+            'topology': topology.describe() if topology else '',
+            'pool': kernel_files.format_cpus(decision.pool) if decision
+            else '',
+            'moves': self.moves,
+            'guests': {
+                guest.uuid: self._describe(guest, decision, refusals)
+                for guest in guests} if self.enabled else {}}
+
+    def _describe(self, guest: Secondary,
+                  decision: base.AffinityDecision | None,
+                  refusals: Mapping[str, str]) -> dict[str, typing.Any]:
+        sets: Sequence[Cpus] = (decision.sets.get(guest.uuid, ())
+                                if decision else ())
+        found = self._meter.times(guest, self._options.cpu_affinity_period)
+        slowdown = found[1].slowdown if found else None
+        reason = refusals.get(key_of(guest), '')
+        if not sets and not reason:
+            reason = 'no CPUs have been chosen for it'
+        return {'cpus': [kernel_files.format_cpus(one) for one in sets],
+                'idle': bool(decision and guest.uuid in decision.idle),
+                'slowdown': None if slowdown is None else round(slowdown, 2),
+                'reason': reason}
