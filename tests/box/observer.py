@@ -88,7 +88,7 @@ def vcpu_limits(host: str) -> dict[str, dict[str, cgroups.Limit]]:
     found: dict[str, dict[str, cgroups.Limit]] = {}
     for domain, vcpu in _vcpus(host, 'cpu'):
         with contextlib.suppress(OSError):  # the group has just gone
-            if cgroups.has_threads(vcpu):
+            if cgroups.threads(vcpu):
                 found.setdefault(domain, {})[vcpu.name] = (
                     cgroups.limit_of(vcpu))
     return found

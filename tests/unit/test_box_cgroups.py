@@ -120,3 +120,28 @@ class CpusTest(BoxTestCase):
                     layout.os, 'sched_getaffinity',
                     lambda pid, usable=usable: usable):
                 self.assertEqual(cpus, layout.cpus())
+
+    def test_other_hosts_of_a_wide_box_have_all_cpus(self):
+        layout = importlib.import_module('layout')
+        settings = {'hosts': 3, 'wide': True}
+        for usable, first, others in (({0}, [0], [0]), ({0, 1}, [1], [0, 1]),
+                                      ({9, 4, 6}, [9], [4, 6, 9])):
+            with self.subTest(usable), mock.patch.object(
+                    layout.os, 'sched_getaffinity',
+                    lambda pid, usable=usable: usable):
+                self.assertEqual(
+                    {'box1': first, 'box2': others, 'box3': others},
+                    layout.host_cpus(settings))
+
+
+class CpuTimesTest(BoxTestCase):
+
+    def test_throttled_time_of_both_versions(self):
+        cgroups = importlib.import_module('cgroups')
+        stat = self.folder / 'cpu.stat'
+        stat.write_text('nr_periods 9\nnr_throttled 3\n'
+                        'throttled_time 52000\n')
+        self.assertEqual(52_000, cgroups.throttled_ns(self.folder))
+        (self.folder / 'cgroup.controllers').write_text('cpu\n')
+        stat.write_text('usage_usec 7\nthrottled_usec 52\n')
+        self.assertEqual(52_000, cgroups.throttled_ns(self.folder))

@@ -54,14 +54,15 @@ def up(arguments) -> None:
     _stop_old_code()
     before = layout.load_settings()
     settings = change_settings(before, arguments)
-    if settings['sizes'] != before['sizes'] and shell.running():
-        say('the hosts get other sizes: stopping what runs; its servers will '
+    if shell.running() and any(
+            settings[name] != before[name] for name in ('sizes', 'wide')):
+        say('the hosts get other CPUs: stopping what runs; its servers will '
             'be off')
         _stop_all()
     layout.save_settings(settings)
     sizes = layout.host_sizes(settings)
     names = list(sizes)
-    _boot(sizes)
+    _boot(sizes, layout.host_cpus(settings))
     control.up(settings)
     for name in names:
         hosts.wait_booted(name)
@@ -100,8 +101,12 @@ def change_settings(settings: dict, arguments) -> dict:
     return changed
 
 
-def _boot(sizes: dict[str, float]) -> None:
-    """Install what is missing and start the hosts, up to their libvirtd."""
+def _boot(sizes: dict[str, float], cpus: dict[str, list[int]]) -> None:
+    """Install what is missing and start the hosts, up to their libvirtd.
+
+    :param sizes: the size of each host, in CPUs.
+    :param cpus: the CPUs of the machine that each host may use.
+    """
     install.install()
     once('guest image', guest.build, key=guest.key())
     once('shims of libvirtd and QEMU', hosts.build_shims,
@@ -110,7 +115,7 @@ def _boot(sizes: dict[str, float]) -> None:
     network.up(list(sizes))
     cgroups.make_all()
     for name in sizes:
-        hosts.boot(name, sizes)
+        hosts.boot(name, sizes, cpus[name])
 
 
 def _enabled(sizes: dict[str, float]) -> dict[str, int]:
@@ -276,12 +281,17 @@ def bare(arguments) -> None:
 
     It has a libvirtd, the whole of its CPU instead of a part, and no
     cloud: for measurements of the agent, which nothing else is to disturb.
+    With --cpus it has the last so many CPUs of the machine.
     """
     cgroups.check()
+    usable = layout.machine_cpus()
+    if not 1 <= arguments.cpus <= len(usable):
+        raise BoxError(f'--cpus {arguments.cpus}: the machine has '
+                       f'{len(usable)}')
     if shell.running():
         raise BoxError('the box is up; "python3 tools/box down" first')
     try:
-        _boot({'box1': layout.HOST_CPUS})
+        _boot({'box1': layout.HOST_CPUS}, {'box1': usable[-arguments.cpus:]})
         hosts.wait_booted('box1')
         cgroups.limit(cgroups.path('cpu', 'hosts/box1'), None)
         code = session.run(['python', arguments.file, *arguments.arguments],
@@ -336,7 +346,7 @@ def tempest(arguments) -> None:
 def _sizes(text: str) -> list[float]:
     sizes = [float(one) for one in text.split(',')]
     # Below, a quota of the kernel's least is too coarse; above, is no limit.
-    if not all(0.1 <= one <= len(os.sched_getaffinity(0)) for one in sizes):
+    if not all(0.1 <= one <= len(layout.machine_cpus()) for one in sizes):
         raise ValueError
     return sizes
 
@@ -378,6 +388,11 @@ def parser() -> argparse.ArgumentParser:
                               '0.35,0.7,0.35 (default '
                               f'{layout.HOST_CPUS}); they are remembered, as '
                               'all of these are')
+        sub.add_argument('--wide', action=argparse.BooleanOptionalAction,
+                         help='let all hosts but the first run on all CPUs '
+                              'of the machine, for CPU affinity between '
+                              'hosts of one and of two CPUs (default: the '
+                              'first host is alone on the last CPU)')
         sub.add_argument('--fake-hosts', type=int, metavar='N',
                          help='computes with Nova\'s fake driver as well, '
                               'for tests of scale (default 0)')
@@ -422,11 +437,14 @@ def parser() -> argparse.ArgumentParser:
     sub = inside(command(openstack, 'run the openstack command line'))
     sub.add_argument('arguments', nargs=argparse.REMAINDER, metavar='...',
                      help='what to give to the openstack command')
+    alone = command(bare, 'run a script beside one bare host, without a '
+                          'cloud')
+    alone.add_argument('--cpus', type=int, default=1, metavar='N',
+                       help='CPUs of the machine that the host has '
+                            '(default 1)')
     for sub in (
             inside(command(script, 'run a script inside the box, for '
-                                   'instance a benchmark')),
-            command(bare, 'run a script beside one bare host, without a '
-                          'cloud')):
+                                   'instance a benchmark')), alone):
         sub.add_argument('file', metavar='FILE', help='the script')
         sub.add_argument('arguments', nargs=argparse.REMAINDER,
                          help='its arguments')

@@ -172,26 +172,35 @@ def limit_of(group: pathlib.Path) -> Limit:
     return (None if quota in ('max', '-1') else int(quota)), int(period)
 
 
-def has_threads(group: pathlib.Path) -> bool:
-    """Return whether a group that may hold single threads has any."""
-    return bool((group / ('cgroup.threads' if is_v2(group) else 'tasks')
-                 ).read_text())
+def threads(group: pathlib.Path) -> list[int]:
+    """Return the threads of a group that may hold single threads."""
+    return [int(thread) for thread in (
+        group / ('cgroup.threads' if is_v2(group) else 'tasks')
+        ).read_text().split()]
 
 
 def usage_ns(group: pathlib.Path) -> int:
     """Return the CPU time that a group of cpuacct has used."""
     if is_v2(group):
-        stat = dict(line.split() for line in
-                    (group / 'cpu.stat').read_text().splitlines())
-        return int(stat['usage_usec']) * 1000
+        return _cpu_stat(group)['usage_usec'] * 1000
     return int((group / 'cpuacct.usage').read_text())
 
 
 def throttled(group: pathlib.Path) -> int:
     """Return the number of periods in which a group was throttled."""
-    stat = dict(line.split() for line in
-                (group / 'cpu.stat').read_text().splitlines())
-    return int(stat['nr_throttled'])
+    return _cpu_stat(group)['nr_throttled']
+
+
+def throttled_ns(group: pathlib.Path) -> int:
+    """Return for how long a group was throttled, in ns."""
+    stat = _cpu_stat(group)
+    return (stat['throttled_usec'] * 1000 if is_v2(group)
+            else stat['throttled_time'])
+
+
+def _cpu_stat(group: pathlib.Path) -> dict[str, int]:
+    return {name: int(value) for name, value in map(
+        str.split, (group / 'cpu.stat').read_text().splitlines())}
 
 
 def make_tree() -> None:

@@ -175,18 +175,20 @@ def _configure(host: str, hosts: list[str]) -> None:
             f'--config-file {config}/nova-compute.conf')))
 
 
-def boot(host: str, sizes: dict[str, float]) -> None:
-    """Start a host up to its libvirtd; ``sizes`` has the CPUs of all hosts.
+def boot(host: str, sizes: dict[str, float], cpus: list[int]) -> None:
+    """Start a host up to its libvirtd.
+
+    :param sizes: the size of each host, in CPUs.
+    :param cpus: the CPUs of the machine that this host may use.
     """
     if shell.pid_of(f'host-{host}'):
         return
     state = directory(host)
     state.mkdir(parents=True, exist_ok=True)
-    hosts = list(sizes)
-    _configure(host, hosts)
+    _configure(host, list(sizes))
     for name in ('ready', 'pid', 'hold-libvirtd'):
         (state / name).unlink(missing_ok=True)
-    cgroups.make_host(host, layout.cpus()[host != hosts[0]], sizes[host])
+    cgroups.make_host(host, cpus, sizes[host])
     # Its cgroup is the topmost that the host sees, but no process stays there.
     start(f'host-{host}', cgroups.inside(f'hosts/{host}', [
         'sh', '-c', _OUTSIDE, 'sh',

@@ -64,14 +64,28 @@ CONTROLLERS = ('cpu', 'cpuacct', 'cpuset', 'memory', 'devices', 'freezer',
                'blkio', 'io', 'pids')
 
 
-def cpus() -> tuple[list[int], list[int]]:
+def machine_cpus() -> list[int]:
+    """Return the CPUs of the machine that the box may use."""
+    return sorted(os.sched_getaffinity(0))
+
+
+def cpus(wide: bool = False) -> tuple[list[int], list[int]]:
     """Return the machine's CPUs of the first host and of the other hosts.
 
     The first has one for itself, if there are two: there no guest of another
     delays its primary, as none can on a real one.
+
+    :param wide: the other hosts have all CPUs of the machine.
     """
-    usable = sorted(os.sched_getaffinity(0))
-    return usable[-1:], usable[:-1] or usable
+    usable = machine_cpus()
+    return usable[-1:], usable if wide else usable[:-1] or usable
+
+
+def host_cpus(settings: dict) -> dict[str, list[int]]:
+    """Return the machine's CPUs of each real compute host."""
+    first, others = cpus(settings['wide'])
+    return {name: others if number else first
+            for number, name in enumerate(host_names(settings))}
 
 
 def host_names(settings: dict) -> list[str]:
@@ -99,8 +113,8 @@ def database(name: str) -> str:
 
 def load_settings() -> dict:
     """Return the settings of the last ``up``, or the defaults."""
-    settings = {'hosts': 3, 'sizes': [HOST_CPUS], 'fake_hosts': 0,
-                'engines': 1, 'horizon': 0}
+    settings = {'hosts': 3, 'sizes': [HOST_CPUS], 'wide': False,
+                'fake_hosts': 0, 'engines': 1, 'horizon': 0}
     try:
         settings.update(json.loads(SETTINGS.read_text()))
     except (OSError, ValueError):

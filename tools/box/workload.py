@@ -161,7 +161,7 @@ def neighbours(hosts: list[str]) -> Iterator[None]:
     plug-in can spare it: they are on the same machine, as guests of another
     real host never are.
     """
-    cpus = layout.cpus()[1]
+    cpus = layout.cpus(layout.load_settings()['wide'])[1]
     limit = left_on_others(hosts)
     group = cgroups.path('cpu', cgroups.NEIGHBOURS)
     with tempfile.TemporaryDirectory() as directory:
