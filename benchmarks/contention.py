@@ -132,9 +132,8 @@ def main() -> None:
     forms.add_quick(parser, pairs=1, seconds=3)
     options = parser.parse_args()
     rows = measure(options.pairs, options.seconds)
-    model = next(line.partition(':')[2].strip() for line in open(
-        '/proc/cpuinfo') if line.startswith('model name'))
-    found = {**fit(rows), 'host': f'one CPU of {os.cpu_count()}, {model}',
+    found = {**fit(rows),
+             'host': f'one CPU of {os.cpu_count()}, {rigs.cpu_model()}',
              'kernel': os.uname().release, 'by_demand': {
                  f'{demand} %': round(statistics.fmean(
                      row['loss'] for row in rows

@@ -2,7 +2,7 @@
 
 """One bare host with guests and an agent: what benchmarks of the agent share.
 
-The host is that of ``tools/box bare``: its own CPU and libvirtd, and no
+The host is that of ``tools/box bare``: its own CPUs and libvirtd, and no
 cloud.  Guests are defined in its libvirt with the metadata that Nova gives a
 secondary, so the agent takes them for what they stand for.
 """
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 import time
+import typing
 import uuid
 
 import libvirt
@@ -124,6 +125,35 @@ class Guest:
             f'qemu-*-{self.domain.name()}.libvirt-qemu')
         return found
 
+    @property
+    def group_name(self) -> str:
+        """Its control group, as a group of the box."""
+        return f'{MACHINE}/{self.group().name}'
+
+    def units(self) -> int:
+        """Return how many units of work it has finished."""
+        found = guest.last_units(self.console)
+        return found[1] if found else 0
+
+    def vcpu(self) -> int:
+        """Return the thread of its vCPU, as the machine counts."""
+        (thread,) = cgroups.threads(self.group() / 'vcpu0')
+        return thread
+
+    def times(self) -> 'Times':
+        """Return what the kernel has counted for its vCPU so far."""
+        run, delay, _ = map(int, pathlib.Path(
+            f'/proc/{self.vcpu()}/schedstat').read_text().split())
+        return Times(run, delay, cgroups.throttled_ns(self.group() / 'vcpu0'))
+
+
+class Times(typing.NamedTuple):
+    """Times of a vCPU in ns: it ran, waited while runnable, was throttled."""
+
+    run: int
+    delay: int
+    throttled: int
+
 
 class Agent:
     """The agent that runs."""
@@ -222,7 +252,7 @@ class Machine:
 
     def __init__(self, one: Guest) -> None:
         self._guest = one
-        self.group = f'{MACHINE}/{one.group().name}'
+        self.group = one.group_name
 
     def ask(self, percent: float) -> None:
         """Ask for so many percent of the host from now on."""
@@ -303,18 +333,32 @@ def watch(*groups: str, period: float = 0.01) -> Iterator[Watch]:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[Rig]:
-    """Yield the rig; the caller watches from another CPU than the host's."""
-    own, others = layout.cpus()
-    if own == others:
+def quiet(cpus: int = 1) -> Iterator[Rig]:
+    """Yield the rig; the caller watches from other CPUs than the host's.
+
+    :param cpus: CPUs that the host must have.  A host of several may have all
+        of the machine's; then the caller watches from these.
+    """
+    own = os.sched_getaffinity(hosts.outer_pid(HOST))
+    if len(own) != cpus:
+        raise SystemExit(f'the host has {len(own)} CPUs: "python3 tools/box '
+                         f'bare --cpus {cpus} ..." gives it {cpus}')
+    if others := os.sched_getaffinity(0) - own:
+        os.sched_setaffinity(0, others)
+    elif cpus == 1:
         raise SystemExit('this machine has one CPU; two are needed')
-    os.sched_setaffinity(0, others)
     rig = Rig()
     rig.clear()
     try:
         yield rig
     finally:
         rig.clear()
+
+
+def cpu_model() -> str:
+    """Return the name of the machine's CPUs."""
+    return next(line.partition(':')[2].strip() for line in open(
+        '/proc/cpuinfo') if line.startswith('model name'))
 
 
 def spread(values: Sequence[float], digits: int = 1) -> dict[str, float]:

@@ -281,7 +281,9 @@ def bare(arguments) -> None:
 
     It has a libvirtd, the whole of its CPU instead of a part, and no
     cloud: for measurements of the agent, which nothing else is to disturb.
-    With --cpus it has the last so many CPUs of the machine.
+    With --cpus it has the last so many CPUs of the machine:
+
+      python3 tools/box bare --cpus 2 benchmarks/cpu_pool.py
     """
     cgroups.check()
     usable = layout.machine_cpus()

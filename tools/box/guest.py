@@ -6,6 +6,7 @@ The image's disk is a formality (Nova wants one); kernel and initramfs are
 Glance images of their own, so a guest boots in seconds without KVM.
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -43,6 +44,18 @@ def said(uuid: str) -> bytes:
         return console(uuid).read_bytes()
     except FileNotFoundError:
         return b''
+
+
+def last_units(console: pathlib.Path) -> tuple[bytes, int] | None:
+    """Return a guest's boot and its finished units; None if it told none.
+
+    :raises FileNotFoundError: if there is no such console log.
+    """
+    with open(console, 'rb') as log:
+        log.seek(0, os.SEEK_END)
+        log.seek(max(0, log.tell() - 400))
+        found = UNITS.findall(log.read())
+    return (found[-1][0], int(found[-1][1])) if found else None
 
 
 def emulated(work: str, console: pathlib.Path) -> list[str]:

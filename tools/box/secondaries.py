@@ -47,15 +47,12 @@ class Units:
         """Read every console's newest line."""
         for server in self.count:
             try:
-                with open(guest.console(server), 'rb') as log:
-                    log.seek(0, 2)
-                    log.seek(max(0, log.tell() - 400))
-                    found = guest.UNITS.findall(log.read())
+                found = guest.last_units(guest.console(server))
             except FileNotFoundError:
                 continue
             if not found:
                 continue
-            boot, units = found[-1][0], int(found[-1][1])
+            boot, units = found
             before = self.count[server]
             kept = (min(units, before)
                     if self.boot.get(server, boot) == boot else 0)
