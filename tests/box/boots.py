@@ -45,3 +45,26 @@ def wait_for_room(cloud, owner, when):
             [layout.BIN / 'secondary-scheduler', 'host', 'list'],
             env=layout.credentials()).stdout
     wait_until(lambda: boots_a_secondary(cloud, owner), 240, places)
+
+
+def wait_status(cloud, uuid, status, host=None, period=1.0):
+    """Wait until a server has a status, and no task, on a host if named."""
+    def there():
+        server = cloud.compute.get_server(uuid)
+        assert server.status != 'ERROR', server.fault
+        return (server.status == status and server.task_state is None
+                and host in (None, server.compute_host))
+    wait_until(there, 240, f'{uuid} is {status} on {host}', period)
+
+
+def migrate(cloud, uuid, target, period=1.0):
+    """Live-migrate a server and wait until it runs there."""
+    def asked():
+        answer = cloud.compute.post(
+            f'/servers/{uuid}/action', microversion='2.30', json={
+                'os-migrateLive': {'host': target, 'block_migration': 'auto',
+                                   'force': False}})
+        return answer.ok
+
+    wait_until(asked, 120, f'{target} takes {uuid}', period=2)
+    wait_status(cloud, uuid, 'ACTIVE', target, period)

@@ -63,8 +63,15 @@ def connect(host: str) -> libvirt.virConnect:
 
 
 @contextlib.contextmanager
-def domain_by_hand(host: str, name: str) -> Iterator[libvirt.virDomain]:
-    """Define and start a domain in a host's libvirt; yield it."""
+def domain_by_hand(host: str, name: str, xml: str | None = None
+                   ) -> Iterator[libvirt.virDomain]:
+    """Define and start a domain in a host's libvirt; yield it.
+
+    :param xml: by default that of a primary of ``BY_HAND``.
+    """
+    xml = xml or DOMAIN.format(name=name, metadata=BY_HAND[name],
+                               guest=layout.GUEST)
+
     def remove() -> None:
         # libvirtd may be another one by then.
         with contextlib.closing(connect(host)) as connection:
@@ -76,8 +83,7 @@ def domain_by_hand(host: str, name: str) -> Iterator[libvirt.virDomain]:
 
     remove()
     with contextlib.closing(connect(host)) as connection:
-        domain = connection.defineXML(DOMAIN.format(
-            name=name, metadata=BY_HAND[name], guest=layout.GUEST))
+        domain = connection.defineXML(xml)
         try:
             domain.create()
             yield domain

@@ -165,6 +165,33 @@ def another_value(option: str, value: object) -> Iterator[None]:
         path.write_text(original)
 
 
+@contextlib.contextmanager
+def agent_options(host: str, *options: str) -> Iterator[None]:
+    """Let a host's agent have further options of [secondary_agent]."""
+    path = layout.ETC / f'hosts/{host}/agent.conf'
+    original = path.read_text()
+    # Of several values of an option the last one counts.
+    following = '[placement]\n'
+    assert following in original, path
+    path.write_text(original.replace(following, ''.join(
+        f'{option}\n' for option in options) + following))
+    try:
+        restart_agent(host)
+        yield
+    finally:
+        path.write_text(original)
+        restart_agent(host)
+
+
+def restart_agent(host: str) -> None:
+    """Start an agent anew, and wait until it controls."""
+    name, began = f'secondary-agent-{host}', time.time()
+    stop(name)
+    start(name)
+    wait_until(lambda: agent_status(host).get('time', 0) > began, 40,
+               lambda: f'{name} controls: {agent_status(host)}', 0.1)
+
+
 def stop(*names: str) -> None:
     """End services politely."""
     for name in names:

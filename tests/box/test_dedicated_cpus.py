@@ -7,19 +7,17 @@ of its threads, from outside, some ten times a second.
 """
 
 import contextlib
-import re
 import threading
 import time
 
 from openstack import exceptions
 import pytest
 
-import cgroups
 import layout
-from secondary_scheduler.agent import kernel_files
 from secondary_scheduler.cmd import providers
+from tests.box import cpus, machine, services
 from tests.box import fleet as fleets
-from tests.box import machine, services
+from tests.box.boots import migrate, wait_status
 from tests.box.primaries import boot_primary, delete, wait_active
 from tests.box.services import agent_status, wait_until
 
@@ -45,30 +43,21 @@ class Masks(threading.Thread):
         self._since = {}
         self.longest, self.looks = 0.0, 0
 
-    def watch(self, *cpus):
+    def watch(self, *wrong):
         """Watch out for these CPUs from now on."""
-        self._cpus, self._since = frozenset(cpus), {}
+        self._cpus, self._since = frozenset(wrong), {}
         self.longest = 0.0
 
     def masks(self, host):
         """Return the CPUs that each thread of the domain may run on."""
-        found = {}
-        scopes = cgroups.path('cpu', f'hosts/{host}/machine').glob(
-            f'qemu-*-{self._name}.libvirt-qemu')
-        for scope in scopes:
-            for folder in (scope, *scope.glob('*/')):
-                for file in ('tasks', 'cgroup.threads'):
-                    with contextlib.suppress(OSError):
-                        for thread in (folder / file).read_text().split():
-                            found[scope.name, thread] = _mask(thread)
-        return {key: cpus for key, cpus in found.items() if cpus}
+        return cpus.read_masks(host, self._name)
 
     def run(self):
         while not self._ended.wait(LOOK_S):
             now, wrong = machine.clock(), self._cpus
-            those = {(host, *key) for host in self._hosts
-                     for key, cpus in self.masks(host).items()
-                     if cpus & wrong}
+            those = {(host, thread) for host in self._hosts
+                     for thread, mask in self.masks(host).items()
+                     if mask & wrong}
             self._since = {key: self._since.get(key, now) for key in those}
             self.longest = max([self.longest, *(
                 now - since for since in self._since.values())])
@@ -77,15 +66,6 @@ class Masks(threading.Thread):
     def stop(self):
         self._ended.set()
         self.join()
-
-
-def _mask(thread):
-    """Return the CPUs that a thread may run on, none if it has ended."""
-    with contextlib.suppress(OSError, ValueError):
-        text = kernel_files.read_text(f'/proc/{thread}/status')
-        if match := re.search(r'(?m)^Cpus_allowed_list:\s*(\S+)$', text):
-            return kernel_files.parse_cpus(match[1], '')
-    return frozenset()
 
 
 @pytest.fixture(scope='module')
@@ -102,7 +82,7 @@ def host(cloud, hosts, empty_cloud):
     fleets.remove_leftovers(cloud)
     path = layout.ETC / f'hosts/{name}/nova-compute.conf'
     original = path.read_text()
-    before = _give_cpus(name, {*others, dedicated})
+    cpus.give_cpus(name, {*others, dedicated})
     path.write_text(f'{original}[compute]\ncpu_dedicated_set = {dedicated}\n')
     try:
         _restart_compute(cloud, name, {'PCPU'})
@@ -111,41 +91,7 @@ def host(cloud, hosts, empty_cloud):
         fleets.remove_leftovers(cloud)
         path.write_text(original)
         _restart_compute(cloud, name, {'VCPU'})
-        _give_cpus(name, before)
-
-
-def _give_cpus(host, cpus):
-    """Let a host have these CPUs of the machine; return what it had.
-
-    What libvirt makes for a guest has those of the group above.
-    """
-    top = cgroups.path('cpuset', f'hosts/{host}')
-    before = kernel_files.parse_cpus(
-        (top / 'cpuset.cpus').read_text(), str(top))
-    groups = [top, top / 'system.slice', top / 'machine']
-    if not before <= set(cpus):
-        # The lowest first, with what ended guests have left behind.
-        groups = sorted((file.parent for file in top.rglob('cpuset.cpus')),
-                        key=lambda path: -len(path.parts))
-    for group in groups:
-        _set_cpus(group, cpus, group == top)
-    return before
-
-
-def _set_cpus(group, cpus, is_bound=False):
-    """Set a group's CPUs; those that have what is above them stay so."""
-    file = group / 'cpuset.cpus'
-    if file.exists() and (is_bound or file.read_text().strip()):
-        file.write_text(kernel_files.format_cpus(cpus))
-
-
-def _confine(host, name, cpus):
-    """Let a guest have these CPUs only, as an operator may."""
-    scope, = cgroups.path('cpuset', f'hosts/{host}/machine').glob(
-        f'qemu-*-{name}.libvirt-qemu')
-    for group in sorted(scope.glob('*/')):
-        _set_cpus(group, cpus)
-    _set_cpus(scope, cpus, is_bound=True)
+        cpus.give_cpus(name, layout.host_cpus(layout.load_settings())[name])
 
 
 def _restart_compute(cloud, host, expected):
@@ -187,9 +133,9 @@ def dedicated(cloud, host):
         booted.append(uuid)
         server = wait_active(cloud, uuid)
         masks = Masks([host], server.instance_name).masks(host)
-        cpus = min(masks.values(), key=len)
-        assert len(cpus) == 1, masks
-        yield cpus
+        own = min(masks.values(), key=len)
+        assert len(own) == 1, masks
+        yield own
         delete(cloud, booted.pop())
 
     yield boot
@@ -218,49 +164,28 @@ def masks(host, secondary):
     watching.stop()
 
 
-def wait_status(cloud, uuid, status, host=None):
-    def there():
-        server = cloud.compute.get_server(uuid)
-        assert server.status != 'ERROR', server.fault
-        return (server.status == status and server.task_state is None
-                and host in (None, server.compute_host))
-    wait_until(there, 240, f'{uuid} is {status} on {host}', period=1)
-
-
-def migrate(cloud, uuid, target):
-    def asked():
-        answer = cloud.compute.post(
-            f'/servers/{uuid}/action', microversion='2.30', json={
-                'os-migrateLive': {'host': target, 'block_migration': 'auto',
-                                   'force': False}})
-        return answer.ok
-
-    wait_until(asked, 120, f'{target} takes {uuid}', period=2)
-    wait_status(cloud, uuid, 'ACTIVE', target)
-
-
 def test_a_secondary_never_runs_on_dedicated_cpus(
         cloud, hosts, host, dedicated, secondary, masks):
     compute, uuid = cloud.compute, secondary.id
     free = masks.masks(host)
-    with dedicated() as cpus:
+    with dedicated() as own:
         # Without the agent it would.
-        assert all(cpus < one for one in free.values()), (cpus, free)
+        assert all(own < one for one in free.values()), (own, free)
 
         def keeps_off(*where):
             time.sleep(LATE_S)
             found = {one: masks.masks(one) for one in where or (host,)}
             assert any(found.values()), 'it does not run'
             for those in found.values():
-                assert not any(cpus & one for one in those.values()), found
+                assert not any(own & one for one in those.values()), found
 
-        wait_until(lambda: not any(cpus & one for one
+        wait_until(lambda: not any(own & one for one
                                    in masks.masks(host).values()),
-                   10, lambda: f'it keeps off {cpus}: {masks.masks(host)}, '
+                   10, lambda: f'it keeps off {own}: {masks.masks(host)}, '
                    f'{agent_status(host)}', period=0.05)
-        masks.watch(*cpus)
+        masks.watch(*own)
         status = agent_status(host)
-        assert status['dedicated_cpus'] == sorted(cpus), status
+        assert status['dedicated_cpus'] == sorted(own), status
         assert not status['problems'], status
         for kind in ('HARD', 'SOFT'):
             compute.reboot_server(uuid, kind)
@@ -276,7 +201,7 @@ def test_a_secondary_never_runs_on_dedicated_cpus(
         # Elsewhere these CPUs are nobody's; it starts anew as it comes back.
         masks.watch()
         migrate(cloud, uuid, away)
-        masks.watch(*cpus)
+        masks.watch(*own)
         migrate(cloud, uuid, host)
         keeps_off()
         # An agent that was killed finds all as it was.
@@ -297,7 +222,7 @@ def test_a_secondary_never_runs_on_dedicated_cpus(
 
 def test_where_no_cpu_is_left_it_is_at_the_floor(
         host, dedicated, secondary):
-    _confine(host, secondary.instance_name, layout.cpus()[0])
+    cpus.confine(host, secondary.instance_name, layout.cpus()[0])
     with dedicated():
         wait_until(lambda: agent_status(host).get('problems', {}).get(
             secondary.id), 20, lambda: f'it is told: {agent_status(host)}')
