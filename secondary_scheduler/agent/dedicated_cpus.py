@@ -18,6 +18,7 @@ reboot, resume, incoming migration), so each control step checks the sets.
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 import contextlib
 import dataclasses
+import errno
 import functools
 import os
 import threading
@@ -248,7 +249,7 @@ class DedicatedCpus:
                             if cpus != allowed else records[name].original)
         writes = order_writes(sets, now, wanted)
         if any(now[name] != value for name, value in writes):
-            self._apply(sets, key, records, writes)
+            self._apply(sets, key, records, writes, bool(confined))
         if not self._dry_run:
             self._check_threads(sets, confined)
         if key in self._records:
@@ -260,19 +261,23 @@ class DedicatedCpus:
             self._drop_record(key)
 
     def _apply(self, sets: CpuSets, key: str, records: Mapping[str, Record],
-               writes: Sequence[tuple[str, str]]) -> None:
-        """Write the sets of a guest.
+               writes: Sequence[tuple[str, str]], by_choice: bool) -> None:
+        """Write the sets of a guest, whose record is saved before.
 
+        :param by_choice: whether a driver has chosen them.  Such sets are not
+            written if their record cannot be saved.  To keep a secondary off
+            the CPUs of primaries is more important than to undo it
         :raises OSError: if the kernel refuses a write, or if it has no effect.
         """
-        # The record is saved before the first write.
         self._records[key] = {
             name: records[name]._replace(
                 written=records[name].written + tuple(
                     value for one, value in writes if one == name))
             for name in (self._records.get(key, {}).keys() & records.keys()
                          | dict(writes).keys())}
-        self._save()
+        if not self._save() and by_choice:
+            raise OSError(errno.EIO, 'the first sets cannot be recorded',
+                          self._store.path(STATE))
         for name, value in writes:
             self._write(sets.groups[name], value)
 
@@ -348,5 +353,5 @@ class DedicatedCpus:
         if self._records.pop(key, None) is not None:
             self._save()
 
-    def _save(self) -> None:
-        self._store.save(STATE, {'guests': self._records})
+    def _save(self) -> bool:
+        return self._store.save(STATE, {'guests': self._records})

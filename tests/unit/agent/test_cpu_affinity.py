@@ -215,6 +215,22 @@ class PoolTest(Base):
         self.assertEqual('0', self.cpus('vcpu0'))
         self.assertEqual({}, agent.parts.dedicated_cpus.refusals)
 
+    def test_nothing_is_written_that_cannot_be_undone(self):
+        before = self.host.fingerprint()
+        agent = self.made()
+        with mock.patch.object(agent.parts.store, 'save',
+                               return_value=False):
+            self.choose(agent)
+            self.assertEqual({}, self.changed(before))
+            self.assertIn('the first sets cannot be recorded', str(
+                agent.parts.dedicated_cpus.refusals))
+            # A primary is protected all the same.
+            self.primary([0])
+            agent.parts.domains.refresh()
+            agent._domains_changed()
+        self.assertNotEqual({}, self.changed(before))
+        self.assertEqual({}, agent.parts.dedicated_cpus.problems)
+
     def test_error_of_the_driver_ends_the_sets(self):
         before = self.host.fingerprint()
         agent = self.made()
