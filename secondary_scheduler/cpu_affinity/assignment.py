@@ -5,25 +5,30 @@
 The score of an assignment is the sum of the logarithms of the performance of
 all vCPUs (1 by their predicted slow-down), and of primaries with their weight.
 So a gain is a relative one, and no guest starves for the speed of the others.
-The part of a cache depends only on the classes on its CPUs, and is kept.
+The part of a CPU depends only on the classes on it and on those elsewhere in
+its cache.  As long as the latter stay the same, a change costs no more than
+the CPUs that it touches.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
-import math
 import typing
 
-from secondary_scheduler.cpu_affinity.prediction import (
-    ClassSet,
-    SlowdownEstimates,
-    SlowdownModel,
+from secondary_scheduler.cpu_affinity.occupants import (
+    ClassBits,
+    Occupants,
+    OccupantTable,
 )
-from secondary_scheduler.model.topology import Partition
+from secondary_scheduler.model.topology import Cpus, Partition
 
 #: Class and CPUs before and after; None is nowhere.
 Change = tuple[str, int | None, int | None]
-#: Classes on each CPU of a cache.
-Contents = tuple[ClassSet, ...]
+#: CPU and the guests on it.
+Content = tuple[int, Occupants]
+#: Part of their performance that primaries lose on a CPU that they share with
+#: guests, in spite of their weight.
+SHARED_CPU = 0.02
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +57,146 @@ class CacheScore(typing.NamedTuple):
     harm: tuple[float, ...]
 
 
+class CpuState(typing.NamedTuple):
+    """Guests and primaries of a CPU; equal for CPUs of a cache that are alike.
+
+    :param cache: number of its cache
+    :param weight: that of the primaries on it
+    """
+
+    cache: int
+    occupants: Occupants
+    weight: float
+
+
+class _Classes(typing.NamedTuple):
+    """Classes of the guests of a cache: on any CPU, and on one CPU only."""
+
+    present: ClassBits
+    single: ClassBits
+
+
+class _Sums(typing.NamedTuple):
+    """Sums over the CPUs of a cache.
+
+    :param loss: logarithms of the slow-downs of guests
+    :param idle: CPUs that guests leave idle
+    :param shared: weight of primaries on CPUs with guests
+    """
+
+    loss: float
+    idle: float
+    shared: float
+
+
+class _Cache:
+    """Guests on the CPUs of a cache."""
+
+    def __init__(self, table: OccupantTable, cpus: Cpus,
+                 fixed: Mapping[int, FixedLoad],
+                 floating: Sequence[FixedLoad]) -> None:
+        self._table = table
+        self._floating = floating
+        self._fixed = [fixed[cpu] for cpu in sorted(cpus & fixed.keys())]
+        self._fixed_bits: ClassBits = 0
+        for load in self._fixed:
+            self._fixed_bits |= table.bit(load.workload_class)
+        self.weights = {cpu: fixed[cpu].weight if cpu in fixed else 0.0
+                        for cpu in cpus}
+        self.occupants = dict.fromkeys(cpus, table.empty)
+        self._counts = Counter(self.occupants.values())
+        #: Number of CPUs with each class.
+        self._cpus_with: Counter[ClassBits] = Counter()
+        self._classes = _Classes(0, 0)
+        self._sums = _Sums(0.0, float(len(cpus)), 0.0)
+        self.score = self._score(self._sums, self._classes)
+        self._predicted: dict[tuple[object, ...], CacheScore] = {}
+
+    def predict(self, after: Sequence[Content]) -> CacheScore:
+        """Return the score with other guests on some CPUs.
+
+        :param after: different CPUs, each with its guests
+        """
+        key = tuple([(self.occupants[cpu], self.weights[cpu], one)
+                     for cpu, one in after])
+        found = self._predicted.get(key)
+        if found is None:
+            classes = self._classes_after(after)
+            found = self._predicted[key] = self._score(
+                self._sums_after(after, classes), classes)
+        return found
+
+    def change(self, after: Sequence[Content]) -> None:
+        """Put other guests on some CPUs."""
+        classes = self._classes_after(after)
+        self._sums = self._sums_after(after, classes)
+        self._classes = classes
+        self.score = self._score(self._sums, classes)
+        self._cpus_with.update(self._arrivals(after))
+        for cpu, one in after:
+            self._counts[self.occupants[cpu]] -= 1
+            self._counts[one] += 1
+            self.occupants[cpu] = one
+        self._counts = +self._counts
+        self._predicted = {}
+
+    def _arrivals(self, after: Iterable[Content]) -> dict[ClassBits, int]:
+        """Return on how many more CPUs each class is afterwards."""
+        found: dict[ClassBits, int] = {}
+        for cpu, one in after:
+            differ = self.occupants[cpu].bits ^ one.bits
+            while differ:
+                bit = differ & -differ
+                differ ^= bit
+                found[bit] = found.get(bit, 0) + (1 if one.bits & bit else -1)
+        return found
+
+    def _classes_after(self, after: Iterable[Content]) -> _Classes:
+        present, single = self._classes
+        for bit, arrivals in self._arrivals(after).items():
+            number = self._cpus_with[bit] + arrivals
+            present = present | bit if number else present & ~bit
+            single = single | bit if number == 1 else single & ~bit
+        return _Classes(present, single)
+
+    def _sums_after(self, after: Iterable[Content], classes: _Classes
+                    ) -> _Sums:
+        """Return sums with other guests on some CPUs.
+
+        While the classes of the cache stay the same, so do the parts of the
+        other CPUs.
+        """
+        loss, idle, shared = self._sums
+        counts: dict[Occupants, int] = {}
+        for cpu, one in after:
+            before = self.occupants[cpu]
+            counts[before] = counts.get(before, 0) - 1
+            counts[one] = counts.get(one, 0) + 1
+            idle += one.idle - before.idle
+            shared += self.weights[cpu] * (bool(one.classes)
+                                           - bool(before.classes))
+        if classes != self._classes:
+            loss = 0.0
+            for some, number in self._counts.items():
+                counts[some] = counts.get(some, 0) + number
+        present, single = classes
+        for some, number in counts.items():
+            others = present & ~(single & some.bits) | self._fixed_bits
+            loss += number * some.loss(others)
+        return _Sums(loss, idle, shared)
+
+    def _score(self, sums: _Sums, classes: _Classes) -> CacheScore:
+        present = classes.present
+        # Primaries have the weight to win the CPU from guests on it, so that
+        # what remains is the harm through the cache.
+        harm = sum(one.weight * self._table.harm(one.workload_class, present)
+                   for one in self._fixed)
+        return CacheScore(
+            -sums.loss - harm - SHARED_CPU * sums.shared, sums.idle, tuple([
+                self._table.harm(one.workload_class, present)
+                for one in self._floating]))
+
+
 class Assignment:
     """Guests on CPUs.
 
@@ -61,26 +206,19 @@ class Assignment:
         the CPUs that guests leave idle
     """
 
-    def __init__(self, estimates: SlowdownModel, domains: Partition,
+    def __init__(self, table: OccupantTable, domains: Partition,
                  fixed: Mapping[int, FixedLoad],
                  floating: Sequence[FixedLoad] = ()) -> None:
-        self._estimates = estimates
-        self._place = {cpu: (number, place)
-                       for number, part in enumerate(domains)
-                       for place, cpu in enumerate(sorted(part))}
-        self._fixed = [tuple((place, fixed[cpu]) for place, cpu in enumerate(
-            sorted(part)) if cpu in fixed) for part in domains]
         self._floating = tuple(floating)
-        self._contents: list[Contents] = [
-            ((),) * len(part) for part in domains]
-        self._known: dict[tuple[int, Contents], CacheScore] = {}
-        self._scores = [self._score(number, contents)
-                        for number, contents in enumerate(self._contents)]
+        self._caches = [_Cache(table, part, fixed, self._floating)
+                        for part in domains]
+        self._number = {cpu: number for number, part in enumerate(domains)
+                        for cpu in part}
 
     @property
     def score(self) -> float:
         """Sum of the logarithms of performance; 0 without any slow-down."""
-        return self._total(self._scores)
+        return self._total([one.score for one in self._caches])
 
     def _total(self, scores: Sequence[CacheScore]) -> float:
         total = sum(one.own for one in scores)
@@ -92,112 +230,45 @@ class Assignment:
                     for some in scores) / idle
         return total
 
-    def classes(self, cpu: int) -> ClassSet:
-        """Return the classes on a CPU, sorted."""
-        number, place = self._place[cpu]
-        return self._contents[number][place]
+    def occupants(self, cpu: int) -> Occupants:
+        """Return the guests on a CPU."""
+        return self._caches[self._number[cpu]].occupants[cpu]
 
-    def state(self, cpu: int) -> tuple[int, ClassSet, tuple[object, ...]]:
+    def state(self, cpu: int) -> CpuState:
         """Return a key that is equal for CPUs of a cache that are alike."""
-        number, place = self._place[cpu]
-        return (number, self._contents[number][place], tuple(
-            one for at, one in self._fixed[number] if at == place))
+        number = self._number[cpu]
+        cache = self._caches[number]
+        return CpuState(number, cache.occupants[cpu], cache.weights[cpu])
 
-    def gain(self, changes: Sequence[Change]) -> float:
+    def gain(self, changes: Iterable[Change]) -> float:
         """Return by how much changes would raise the score."""
         after = self._after(changes)
         if not self._floating:
-            return sum(self._score(number, contents).own
-                       - self._scores[number].own
-                       for number, contents in after.items())
-        scores = list(self._scores)
-        for number, contents in after.items():
-            scores[number] = self._score(number, contents)
-        return self._total(scores) - self._total(self._scores)
+            return sum([self._caches[number].predict(some).own
+                        - self._caches[number].score.own
+                        for number, some in after.items()])
+        scores = [one.score for one in self._caches]
+        before = self._total(scores)
+        for number, some in after.items():
+            scores[number] = self._caches[number].predict(some)
+        return self._total(scores) - before
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Iterable[Change]) -> None:
         """Make changes."""
-        for number, contents in self._after(changes).items():
-            self._contents[number] = contents
-            self._scores[number] = self._score(number, contents)
+        for number, some in self._after(changes).items():
+            self._caches[number].change(some)
 
-    def _after(self, changes: Sequence[Change]) -> dict[int, Contents]:
-        """Return the contents of the caches that changes touch."""
-        found: dict[int, list[ClassSet]] = {}
+    def _after(self, changes: Iterable[Change]) -> dict[int, list[Content]]:
+        """Return what changes put on CPUs, by number of the cache."""
+        found: dict[int, Occupants] = {}
         for name, before, after in changes:
-            for cpu, comes in ((before, False), (after, True)):
-                if cpu is None:
-                    continue
-                number, place = self._place[cpu]
-                contents = found.setdefault(
-                    number, list(self._contents[number]))
-                some = list(contents[place])
-                if comes:
-                    some.append(name)
-                    some.sort()
-                else:
-                    some.remove(name)
-                contents[place] = tuple(some)
-        return {number: tuple(contents) for number, contents in found.items()}
-
-    def _score(self, number: int, contents: Contents) -> CacheScore:
-        key = (number if self._fixed[number] else -1, contents)
-        if key not in self._known:
-            self._known[key] = self._compute(number, contents)
-        return self._known[key]
-
-    def _compute(self, number: int, contents: Contents) -> CacheScore:
-        """Return the score of a cache."""
-        beside = besides(self._estimates, contents, [
-            one.workload_class for _, one in self._fixed[number]])
-        total = 0.0
-        for place, classes in enumerate(contents):
-            if classes:
-                slowdowns = self._estimates.on_cpu(classes)
-                total -= sum(math.log(slowdowns[one] * beside[place, one])
-                             for one in classes)
-        everyone = {one for classes in contents for one in classes}
-        for place, one in self._fixed[number]:
-            # Primaries have the weight to win the CPU from guests on it, so
-            # that what remains is the harm through the cache.
-            harm = self._estimates.beside(one.workload_class, everyone)
-            total -= one.weight * (
-                math.log(harm) + SHARED_CPU * (contents[place] != ()))
-        return CacheScore(total, sum(max(0.0, 1 - sum(
-            self._estimates.use(one) for one in classes))
-            for classes in contents), tuple(
-                math.log(self._estimates.beside(one.workload_class, everyone))
-                for one in self._floating))
-
-
-#: Part of their performance that primaries lose on a CPU that they share with
-#: guests, in spite of their weight.
-SHARED_CPU = 0.02
-
-
-def besides(estimates: SlowdownEstimates, contents: Contents,
-            others: Sequence[str] = ()) -> dict[tuple[int, str], float]:
-    """Return the slow-down of each class on each CPU through the cache.
-
-    :param others: classes beside all CPUs
-    """
-    places: dict[str, set[int]] = {}
-    for place, classes in enumerate(contents):
-        for one in classes:
-            places.setdefault(one, set()).add(place)
-    found: dict[tuple[int, str], float] = {}
-    everywhere: dict[str, float] = {}
-    alone = {one: next(iter(some)) for one, some in places.items()
-             if len(some) == 1}
-    for place, classes in enumerate(contents):
-        own = [one for one in set(classes) if alone.get(one) == place]
-        for victim in set(classes):
-            if own:
-                found[place, victim] = estimates.beside(
-                    victim, (places.keys() - set(own)) | set(others))
-            else:
-                if victim not in everywhere:
-                    everywhere[victim] = estimates.beside(
-                        victim, places.keys() | set(others))
-                found[place, victim] = everywhere[victim]
-    return found
+            if before is not None:
+                found[before] = (found.get(before) or self.occupants(before)
+                                 ).without_guest(name)
+            if after is not None:
+                found[after] = (found.get(after) or self.occupants(after)
+                                ).with_guest(name)
+        caches: dict[int, list[Content]] = {}
+        for cpu, one in found.items():
+            caches.setdefault(self._number[cpu], []).append((cpu, one))
+        return caches

@@ -7,6 +7,7 @@ cache are joined into *cells*, over which the kernel spreads the guests, as
 long as the predicted performance of the guests allows it.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 import typing
 
@@ -15,6 +16,9 @@ from secondary_scheduler.cpu_affinity.prediction import (
     SlowdownEstimates,
 )
 from secondary_scheduler.model.topology import Cpus
+
+#: Losses of performance that are rounding errors.
+_EPSILON = 1e-9
 
 
 class Cell(typing.NamedTuple):
@@ -35,18 +39,27 @@ def join_cpus(estimates: SlowdownEstimates, cpus: Sequence[Cell],
     # A guest has a CPU of its own in each cell with enough CPUs.
     free = [one for one in cpus if len(one.classes) <= 1]
     found = [_join(free)] if free else []
+    sums = [predict_cell(estimates, one) for one in found]
+    place = 0
+    before: ClassSet = ()
     for one in sorted((one for one in cpus if len(one.classes) > 1),
                       key=lambda cell: (cell.classes, min(cell.cpus))):
-        for place, cell in enumerate(found):
-            joined = _join((cell, one))
-            least = (predict_cell(estimates, cell)
-                     + predict_cell(estimates, one)) * (1 - most_loss)
-            if (len(joined.classes) <= 2 * len(joined.cpus)
-                    and predict_cell(estimates, joined) >= least):
-                found[place] = joined
-                break
+        if one.classes != before:
+            # The cells that did not take the CPU before do not take a like
+            # one either: they are unchanged.
+            place, before = 0, one.classes
+            alone = predict_cell(estimates, one)
+        while place < len(found):
+            joined = _join((found[place], one))
+            if len(joined.classes) <= 2 * len(joined.cpus):
+                total = predict_cell(estimates, joined)
+                if total >= (sums[place] + alone) * (1 - most_loss) - _EPSILON:
+                    found[place], sums[place] = joined, total
+                    break
+            place += 1
         else:
             found.append(one)
+            sums.append(alone)
     return found
 
 
@@ -67,12 +80,12 @@ def predict_cell(estimates: SlowdownEstimates, cell: Cell) -> float:
         slowdowns = estimates.on_cpu(cell.classes)
         return sum(1 / slowdowns[one] for one in cell.classes)
     paired = max(0.0, 2 * (count - cpus) / count) if count else 0.0
-    total = 0.0
-    for place, victim in enumerate(cell.classes):
-        total += 1 - paired
-        if paired:
-            rest = (*cell.classes[:place], *cell.classes[place + 1:])
-            total += paired * sum(1 / estimates.on_cpu(
-                (victim, one) if victim <= one else (one, victim))[victim]
-                for one in rest) / len(rest)
-    return total
+    if not paired:
+        return float(count)
+    numbers = Counter(cell.classes)
+    together = sum(
+        number * (others - (one == other)) / estimates.on_cpu(
+            (one, other) if one <= other else (other, one))[one]
+        for one, number in numbers.items()
+        for other, others in numbers.items())
+    return count * (1 - paired) + paired * together / (count - 1)

@@ -7,7 +7,8 @@ that of primaries.  It begins where primaries suffer least.  On it, guests are
 placed for the highest predicted performance, and few of them move at a time.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
+import functools
 
 from secondary_scheduler.cpu_affinity.assignment import FixedLoad
 from secondary_scheduler.cpu_affinity.base import (
@@ -20,10 +21,15 @@ from secondary_scheduler.cpu_affinity.base import (
     check_guests,
 )
 from secondary_scheduler.cpu_affinity.cells import Cell, join_cpus
-from secondary_scheduler.cpu_affinity.pool_search import (
+from secondary_scheduler.cpu_affinity.occupants import OccupantTable
+from secondary_scheduler.cpu_affinity.pool_cores import (
     PoolCores,
-    PoolSearch,
+    cpu_rooms,
+    fewest_cores,
+    fixed_part,
+    needed_cores,
 )
+from secondary_scheduler.cpu_affinity.pool_search import PoolSearch
 from secondary_scheduler.cpu_affinity.prediction import SlowdownModel
 from secondary_scheduler.cpu_affinity.workload_profiles import (
     WorkloadProfiles,
@@ -33,6 +39,8 @@ from secondary_scheduler.model.topology import Cpus
 #: Costs of cores, in CPUs of primaries times their slow-down, that differ
 #: less are equal.
 _EQUAL_COST = 0.05
+#: Sets of classes, and caches, whose predictions are kept between decisions.
+_MOST_OCCUPANTS, _MOST_CACHES = 1 << 14, 256
 #: CPUs by which the need must fall below a smaller pool before it shrinks.
 _SHRINK_MARGIN = 0.1
 
@@ -44,6 +52,10 @@ class PoolAffinity(CpuAffinityDriver):
                  options: AffinityOptions) -> None:
         super().__init__(profiles, options)
         self._model = SlowdownModel(profiles)
+        self._table = OccupantTable(self._model)
+        self._join_cpus = functools.lru_cache(_MOST_CACHES)(
+            functools.partial(join_cpus, self._model,
+                              most_loss=options.widening_loss))
 
     def decide(self, view: AffinityView,
                previous: AffinityDecision | None) -> AffinityDecision:
@@ -61,7 +73,9 @@ class PoolAffinity(CpuAffinityDriver):
         state = self._state(view, idle, cores)
         if previous is not None and previous.settled_for == state:
             return previous
-        search = PoolSearch(self._model, view, cores,
+        if len(self._table) > _MOST_OCCUPANTS:
+            self._table = OccupantTable(self._model)
+        search = PoolSearch(self._table, view, cores,
                             *self._fixed_loads(view))
         before = previous.homes if previous else {}
         settled = search.keep([one for one in running if previous is not None
@@ -114,20 +128,20 @@ class PoolAffinity(CpuAffinityDriver):
                             round(sum(costs.get(cpu, 0.0) for cpu in core)
                                   / _EQUAL_COST),
                             not core & before, -len(core), min(core)))
-        needed = _needed(running, usable, order)
+        needed = needed_cores(running, usable, order)
         order = [*needed, *(core for core in order if core not in needed)]
         need = min(view.share_cpus, sum(one.vcpus for one in running))
-        count = max(len(needed), _fewest(view, order, need))
+        count = max(len(needed), fewest_cores(view, order, need))
         kept = sum(bool(core & before) for core in order)
         if count < kept:
-            count = max(len(needed), min(kept, _fewest(
+            count = max(len(needed), min(kept, fewest_cores(
                 view, order, need + _SHRINK_MARGIN)))
         highest = max((self._cost(core, costs) for core in order[:count]),
                       default=0.0)
         chosen = tuple(
             core for place, core in enumerate(order) if place < count
             or self._cost(core, costs) < highest + _EQUAL_COST)
-        rooms = _rooms(view)
+        rooms = cpu_rooms(view)
         return PoolCores(chosen, tuple(needed), count, need, tuple(
             sum(rooms[cpu] for cpu in core) for core in chosen))
 
@@ -137,7 +151,7 @@ class PoolAffinity(CpuAffinityDriver):
 
     def _costs(self, view: AffinityView) -> dict[int, float]:
         """Return use by primaries times their mean slow-down, by CPU."""
-        matrix, part = self.profiles.time_sharing, _fixed_part(view)
+        matrix, part = self.profiles.time_sharing, fixed_part(view)
         return {cpu: one.cpus * part * sum(
             matrix.slowdown(one.workload_class, other)
             for other in matrix.classes) / len(matrix.classes)
@@ -151,7 +165,7 @@ class PoolAffinity(CpuAffinityDriver):
                              cpus * self.options.primary_weight)
 
         # Where floating primaries ran is where they found room so far.
-        part = _fixed_part(view)
+        part = fixed_part(view)
         return ({cpu: load(one, one.cpus * part)
                  for cpu, one in view.primaries.items()
                  if cpu in view.topology.cpus and one.cpus * part > 1e-9},
@@ -168,7 +182,7 @@ class PoolAffinity(CpuAffinityDriver):
         before = previous.pool if previous else frozenset()
         rest = sorted((core for core in cores.cores if core not in chosen),
                       key=lambda core: not core & before)
-        while rest and (len(chosen) < cores.count or _fewest(
+        while rest and (len(chosen) < cores.count or fewest_cores(
                 view, [*chosen, *rest], cores.need) > len(chosen)):
             chosen.append(rest.pop(0))
         return used.union(*chosen)
@@ -186,10 +200,9 @@ class PoolAffinity(CpuAffinityDriver):
                     guests[name].workload_class))
         cell_of: dict[int, Cpus] = {}
         for domain in view.topology.cache_domains:
-            for cell in join_cpus(self._model, [
+            for cell in self._join_cpus(tuple(
                     Cell(frozenset({cpu}), tuple(sorted(classes[cpu])))
-                    for cpu in sorted(domain & pool)],
-                    self.options.widening_loss):
+                    for cpu in sorted(domain & pool))):
                 cell_of |= dict.fromkeys(cell.cpus, cell.cpus)
         sets: dict[str, tuple[Cpus, ...]] = {}
         for one in view.guests:
@@ -200,45 +213,3 @@ class PoolAffinity(CpuAffinityDriver):
                 sets[one.name] = one.vcpus * ((pool & one.usable)
                                               or one.usable,)
         return sets
-
-
-def _needed(running: Iterable[AffinityGuest], usable: Cpus,
-            order: Iterable[Cpus]) -> list[Cpus]:
-    """Return cores on each of which a guest depends that may not use all."""
-    found: list[Cpus] = []
-    for one in running:
-        if one.usable != usable and not any(core & one.usable
-                                            for core in found):
-            found.append(next(core for core in order if core & one.usable))
-    return found
-
-
-def _fixed_part(view: AffinityView) -> float:
-    """Return the part of the use by primaries that does not float."""
-    every = sum(one.cpus for one in view.primaries.values())
-    floats = sum(one.cpus for one in view.floating)
-    return max(0.0, 1 - floats / every) if every else 0.0
-
-
-def _rooms(view: AffinityView) -> dict[int, float]:
-    """Return what of each CPU primaries leave that do not float."""
-    part = _fixed_part(view)
-    return {cpu: max(0.0, 1 - view.primaries[cpu].cpus * part)
-            if cpu in view.primaries else 1.0 for cpu in view.topology.cpus}
-
-
-def _fewest(view: AffinityView, order: Sequence[Cpus], need: float) -> int:
-    """Return how many of the cores hold a use beside that of primaries.
-
-    Floating primaries run on the CPUs outside of the pool while there are
-    enough.  The number is at least one, if there is any core.
-    """
-    room, floats = 0.0, sum(one.cpus for one in view.floating)
-    rooms = _rooms(view)
-    outside = sum(rooms.values())
-    for count, core in enumerate(order):
-        if count and room - max(0.0, floats - outside) >= need - 1e-9:
-            return count
-        room += sum(rooms[cpu] for cpu in core)
-        outside -= sum(rooms[cpu] for cpu in core)
-    return len(order)

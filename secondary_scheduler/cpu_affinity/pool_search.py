@@ -6,9 +6,9 @@ Guests without a place are placed one by one.  Then the best move of one guest,
 or exchange of two, is made until none is better (local search).
 """
 
+import bisect
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-import dataclasses
 
 from secondary_scheduler.cpu_affinity.assignment import (
     Assignment,
@@ -20,11 +20,17 @@ from secondary_scheduler.cpu_affinity.base import (
     AffinityOptions,
     AffinityView,
 )
-from secondary_scheduler.cpu_affinity.prediction import SlowdownModel
+from secondary_scheduler.cpu_affinity.kinds import (
+    CpuGroups,
+    CpuKind,
+    GuestKind,
+    Homes,
+    MoveLimit,
+)
+from secondary_scheduler.cpu_affinity.occupants import OccupantTable
+from secondary_scheduler.cpu_affinity.pool_cores import PoolCores
 from secondary_scheduler.model.topology import Cpus
 
-#: CPU of each vCPU of a guest.
-Homes = tuple[int, ...]
 #: New homes of one guest, or of two that change places.
 Step = tuple[tuple[str, Homes], ...]
 #: Gains of performance that are rounding errors.
@@ -35,24 +41,6 @@ _MOST_TRIALS, _FEW_TRIALS = 20_000, 5_000
 _MOST_TOGETHER = 50
 
 
-@dataclasses.dataclass(frozen=True)
-class PoolCores:
-    """Cores that may be in the pool.
-
-    :param cores: their CPUs, the cheapest for primaries first
-    :param needed: those without which a guest could run nowhere
-    :param count: how many of them make the pool
-    :param need: CPUs that the pool must hold beside the use of primaries
-    :param rooms: CPUs of each core beside the use of primaries
-    """
-
-    cores: tuple[Cpus, ...]
-    needed: tuple[Cpus, ...]
-    count: int
-    need: float
-    rooms: tuple[float, ...]
-
-
 class PoolSearch:
     """Running guests on the CPUs of a host.
 
@@ -61,22 +49,23 @@ class PoolSearch:
     :param floating: primaries that may run on all CPUs
     """
 
-    def __init__(self, model: SlowdownModel, view: AffinityView,
+    def __init__(self, table: OccupantTable, view: AffinityView,
                  cores: PoolCores, fixed: Mapping[int, FixedLoad],
                  floating: Sequence[FixedLoad]) -> None:
-        self._model = model
+        self._model = table.model
+        self._siblings = view.topology.cores
         self._count = cores.count
         self._cores = cores.cores
         self._pool_cores = cores
         self._core = {cpu: number for number, core in enumerate(
-            view.topology.cores) for cpu in core}
+            self._siblings) for cpu in core}
         self._allowed = frozenset[int]().union(*cores.cores)
         self._needed = frozenset(self._core[min(core)]
                                  for core in cores.needed)
         self._domains = view.topology.cache_domains
         self._node = {cpu: node for node in view.topology.nodes
                       for cpu in node}
-        self._assignment = Assignment(model, self._domains, fixed, floating)
+        self._assignment = Assignment(table, self._domains, fixed, floating)
         #: Number of vCPUs on each core; number of cores used or needed.
         self._used: Counter[int] = Counter()
         self._opened = len(self._needed)
@@ -85,6 +74,13 @@ class PoolSearch:
         self._homes: dict[str, Homes] = {}
         #: CPUs with the memory of guests that ran before.
         self._memory: dict[str, Cpus] = {}
+        #: Guests of one vCPU on each CPU.
+        self._residents: dict[int, list[str]] = {
+            cpu: [] for cpu in self._core}
+        self._groups = CpuGroups()
+        self._update_kinds(range(len(self._siblings)))
+        self._choices: dict[tuple[Cpus, Cpus | None, int],
+                            Sequence[tuple[Cpus, bool]]] = {}
         self._trials = 0
         #: Whether no guest would move if the host stays as it is.
         self.converged = False
@@ -136,16 +132,18 @@ class PoolSearch:
             name = guest.name
             self._guests[name] = guest
             self._class[name] = self._model.class_name(guest.workload_class)
-            if before.get(name) and options.keeps_node:
-                self._memory[name] = self._node[before[name][0]]
-            if name in settled:
-                self._move(((name, settled[name]),))
+            # A CPU that is gone does not say where the memory is.
+            node = self._node.get(before[name][0]) if before.get(
+                name) else None
+            if node and options.keeps_node:
+                self._memory[name] = node
+        self._move(tuple(settled.items()))
         free = [one.name for one in running if one.name not in settled]
         for name in free:
             steps = (((name, homes),) for homes in self._placements(name))
             # The first of equal ones, so that decisions can be repeated.
             self._move(max(steps, key=self._gain))
-        self._improve(free, {}, 0, _MOST_TRIALS)
+        self._improve(free, (), 0, _MOST_TRIALS)
         start = self._assignment.score
         undo = self._improve([*free, *(name for name in settled
                                        if name in movable)],
@@ -179,23 +177,44 @@ class PoolSearch:
         undo = tuple((name, self._homes[name]) for name, _ in step
                      if name in self._homes)
         self._assignment.apply(self._changes(step))
+        cores: set[int] = set()
         for name, homes in step:
-            self._used.subtract(self._core[cpu]
-                                for cpu in self._homes.get(name, ()))
+            old = self._homes.get(name, ())
+            self._used.subtract(self._core[cpu] for cpu in old)
             self._used.update(self._core[cpu] for cpu in homes)
+            cores.update(self._core[cpu] for cpu in (*old, *homes))
+            if self._guests[name].vcpus == 1:
+                for cpu in old:
+                    self._residents[cpu].remove(name)
+                self._residents[homes[0]].append(name)
             self._homes[name] = homes
         self._used = +self._used
         self._opened = len(self._used.keys() | self._needed)
+        self._update_kinds(cores)
         return undo
+
+    def _update_kinds(self, cores: Iterable[int]) -> None:
+        """Find the kinds of the CPUs of some cores anew."""
+        for core in cores:
+            used, needed = self._used[core] > 0, core in self._needed
+            for cpu in self._siblings[core]:
+                self._groups.put(cpu, CpuKind(
+                    self._assignment.state(cpu), used, needed,
+                    cpu in self._allowed))
 
     def _fits(self, name: str, homes: Homes) -> bool:
         """Return whether the pool is no larger with new homes of a guest."""
-        delta = Counter(self._core[cpu] for cpu in homes)
-        delta.subtract(self._core[cpu] for cpu in self._homes.get(name, ()))
-        after = self._opened + sum(
-            (self._used[core] + number > 0) - (self._used[core] > 0)
-            for core, number in delta.items() if core not in self._needed)
-        return after <= max(self._count, self._opened)
+        opens = {self._core[cpu] for cpu in homes if not self._used[
+            self._core[cpu]]} - self._needed
+        if not opens or self._opened + len(opens) <= self._count:
+            return True
+        left = Counter(self._core[cpu] for cpu in self._homes.get(name, ()))
+        left.subtract(self._core[cpu] for cpu in homes)
+        closes = sum(self._used[core] == number > 0
+                     for core, number in left.items()
+                     if core not in self._needed)
+        return (self._opened + len(opens) - closes
+                <= max(self._count, self._opened))
 
     # -- candidates --------------------------------------------------------
     def _placements(self, name: str) -> Iterator[Homes]:
@@ -204,33 +223,39 @@ class PoolSearch:
         If the pool has no room for it, its place is outside of the pool.
         """
         guest = self._guests[name]
-        near = guest.usable & self._allowed
-        memory = self._memory.get(name)
-        choices = [near, guest.usable]
-        if memory and len(near & memory) >= min(guest.vcpus, len(near)):
-            choices.insert(0, near & memory)
-        for cpus in choices:
+        for cpus, limited in self._choices_of(
+                guest.usable, self._memory.get(name), guest.vcpus):
             for places in (self._places(name, guest.vcpus, cpus),
                            self._scattered(name, guest.vcpus, cpus)):
                 found = False
                 for homes in places:
-                    if cpus is guest.usable or self._fits(name, homes):
+                    if not limited or self._fits(name, homes):
                         found = True
                         yield homes
                 if found:
                     return
 
+    def _choices_of(self, usable: Cpus, memory: Cpus | None, vcpus: int
+                    ) -> Sequence[tuple[Cpus, bool]]:
+        """Return CPUs for a guest, the best first.
+
+        :returns: sets of CPUs, and whether the pool must not grow for them
+        """
+        key = usable, memory, vcpus
+        if key not in self._choices:
+            near = usable & self._allowed
+            found = [(near, True), (usable, False)]
+            if memory and len(near & memory) >= min(vcpus, len(near)):
+                found.insert(0, (near & memory, True))
+            self._choices[key] = found
+        return self._choices[key]
+
     def _places(self, name: str, vcpus: int, cpus: Cpus) -> Iterator[Homes]:
         """Yield places for the vCPUs of a guest, on CPUs of one cache."""
         if vcpus == 1:
-            seen = set()
-            for cpu in sorted(cpus):
-                key = (self._assignment.state(cpu),
-                       self._used[self._core[cpu]] > 0,
-                       self._core[cpu] in self._needed)
-                if key not in seen:
-                    seen.add(key)
-                    yield (cpu,)
+            for cpu in self._groups.representatives(
+                    cpus, self._homes.get(name, ())):
+                yield (cpu,)
             return
         for domain in self._domains:
             if len(cpus & domain) >= vcpus:
@@ -248,25 +273,24 @@ class PoolSearch:
         Cores in use come first, then CPUs with few guests.
         """
         own = Counter(self._homes.get(name, ()))
+        others = {cpu: len(self._assignment.occupants(cpu).classes) - own[cpu]
+                  for cpu in cpus if self._used[self._core[cpu]]}
         free = max(0, self._count - self._opened)
-        used = sorted((cpu for cpu in cpus if self._used[self._core[cpu]]),
-                      key=lambda cpu: (len(self._assignment.classes(cpu))
-                                       - own[cpu], cpu))
         fresh: list[int] = []
         opened: set[int] = set()
-        for cpu in sorted(cpus.difference(used)):
-            if (self._core[cpu] in opened | self._needed
-                    or len(opened) < free):
-                opened |= {self._core[cpu]} - self._needed
+        for cpu in sorted(cpus - others.keys()):
+            core = self._core[cpu]
+            if core in self._needed or core in opened or len(opened) < free:
+                if core not in self._needed:
+                    opened.add(core)
                 fresh.append(cpu)
-        idle = [cpu for cpu in used
-                if len(self._assignment.classes(cpu)) == own[cpu]]
-        order = idle + fresh + [cpu for cpu in used if cpu not in idle]
-        order = order or sorted(cpus)
+        used = sorted(others, key=lambda cpu: (others[cpu], cpu))
+        busy = bisect.bisect(used, 0, key=others.__getitem__)
+        order = used[:busy] + fresh + used[busy:] or sorted(cpus)
         return tuple(order[number % len(order)] for number in range(vcpus))
 
     # -- local search ------------------------------------------------------
-    def _improve(self, names: Sequence[str], settled: Mapping[str, Homes],
+    def _improve(self, names: Sequence[str], settled: Collection[str],
                  most_moves: int, most_trials: int) -> list[Step]:
         """Make the best step until none is better.
 
@@ -278,28 +302,26 @@ class PoolSearch:
         :returns: the steps that undo all steps, in their order
         """
         undo: list[Step] = []
-        moved: set[str] = set()
+        limit = MoveLimit(frozenset(names), settled, most_moves)
         last = self._trials + most_trials
         groups = ([names] if len(names) <= _MOST_TOGETHER
                   else [[name] for name in self._slowest_first(names)])
+        #: Kinds of guests that found no step since the last one was made.
+        tried: set[GuestKind] = set()
         while self._trials < last:
             before = len(undo)
             for group in groups:
                 best, gain = None, _EPSILON
-                some = group if len(moved) < most_moves else [
-                    name for name in group
-                    if name not in settled or name in moved]
-                for step in self._steps(some, names) if some else ():
-                    cost = sum(name in settled and name not in moved
-                               for name, _ in step)
-                    if (len(moved) + cost <= most_moves or not cost) and (
-                            more := self._gain(step)) > gain:
+                for step in self._steps(group, limit, tried):
+                    more = self._gain(step)
+                    if more > gain:
                         best, gain = step, more
                     if self._trials >= last:
                         break
                 if best is not None:
-                    moved |= {name for name, _ in best if name in settled}
+                    limit.note([name for name, _ in best])
                     undo.append(self._move(best))
+                    tried = set()
             if len(undo) == before:
                 break
         return undo
@@ -307,30 +329,59 @@ class PoolSearch:
     def _slowest_first(self, names: Sequence[str]) -> list[str]:
         """Return guests in order of what they would gain alone on a CPU."""
         return sorted(names, key=lambda name: -max(
-            self._model.on_cpu(self._assignment.classes(cpu))[
+            self._model.on_cpu(self._assignment.occupants(cpu).classes)[
                 self._class[name]] for cpu in self._homes[name]))
 
-    def _steps(self, some: Sequence[str], names: Sequence[str]
-               ) -> Iterator[Step]:
-        """Yield moves of some guests, and exchanges of them with others."""
-        for name in some:
+    def _steps(self, group: Sequence[str], limit: MoveLimit,
+               tried: set[GuestKind]) -> Iterator[Step]:
+        """Yield moves of some guests, and exchanges of them with others.
+
+        :param tried: kinds of guests that are left out; those of the group are
+            added
+        """
+        for name in group:
+            kind = self._guest_kind(name, limit)
+            if kind in tried or not limit.allows(name):
+                continue
+            tried.add(kind)
             for homes in self._placements(name):
                 if homes != self._homes[name]:
                     yield ((name, homes),)
-        single = [name for name in names if self._guests[name].vcpus == 1]
-        for place, name in enumerate(single):
-            if name not in some:
-                continue
-            for other in (single[place + 1:] if len(some) == len(names)
-                          else single):
-                if other != name and self._can_exchange(name, other):
+            if self._guests[name].vcpus == 1:
+                for other in self._partners(name, limit, len(group) > 1):
                     yield ((name, self._homes[other]),
                            (other, self._homes[name]))
 
+    def _guest_kind(self, name: str, limit: MoveLimit) -> GuestKind:
+        guest, homes = self._guests[name], self._homes[name]
+        return GuestKind(
+            self._class[name],
+            self._groups.kind(homes[0]) if guest.vcpus == 1 else homes,
+            guest.usable, self._memory.get(name), limit.counts(name))
+
+    def _partners(self, name: str, limit: MoveLimit, together: bool
+                  ) -> Iterator[str]:
+        """Yield guests to exchange with: of each class on each kind of CPU.
+
+        :param together: whether the partners have their own turn in the same
+            search, so that one of two exchanges is enough
+        """
+        own = self._class[name]
+        for alike in self._groups:
+            for one in self._assignment.occupants(alike[0]).each:
+                if one != own and not (together and one < own):
+                    found = next((
+                        other for cpu in alike for other in self._residents[
+                            cpu] if self._class[other] == one
+                        and other in limit.names
+                        and limit.allows(name, other)
+                        and self._can_exchange(name, other)), None)
+                    if found is not None:
+                        yield found
+
     def _can_exchange(self, name: str, other: str) -> bool:
         """Return whether two guests of one vCPU can change places."""
-        return (self._class[name] != self._class[other]
-                and self._homes[name] != self._homes[other]
+        return (self._homes[name] != self._homes[other]
                 and self._may_use(name, self._homes[other])
                 and self._may_use(other, self._homes[name]))
 

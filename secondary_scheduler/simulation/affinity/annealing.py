@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import math
 import random
 
-from secondary_scheduler.cpu_affinity.assignment import besides
 from secondary_scheduler.cpu_affinity.base import (
     AffinityDecision,
     AffinityView,
@@ -72,11 +71,36 @@ class _State:
             tuple(sorted(self._classes[guest] for guest in self.guests[cpu]))
             for cpu in self._domains[number] if self.guests.get(cpu)))
         if contents not in self._known:
-            beside = besides(self._truth, contents)
+            beside = _besides(self._truth, contents)
             self._known[contents] = sum(
                 1 / (self._truth.on_cpu(some)[one] * beside[place, one])
                 for place, some in enumerate(contents) for one in some)
         return self._known[contents]
+
+
+def _besides(estimates: SlowdownEstimates, contents: Sequence[ClassSet]
+             ) -> dict[tuple[int, str], float]:
+    """Return the slow-down of each class on each CPU through the cache."""
+    places: dict[str, set[int]] = {}
+    for place, classes in enumerate(contents):
+        for one in classes:
+            places.setdefault(one, set()).add(place)
+    found: dict[tuple[int, str], float] = {}
+    everywhere: dict[str, float] = {}
+    alone = {one: next(iter(some)) for one, some in places.items()
+             if len(some) == 1}
+    for place, classes in enumerate(contents):
+        own = [one for one in set(classes) if alone.get(one) == place]
+        for victim in set(classes):
+            if own:
+                found[place, victim] = estimates.beside(
+                    victim, places.keys() - set(own))
+            else:
+                if victim not in everywhere:
+                    everywhere[victim] = estimates.beside(
+                        victim, places.keys())
+                found[place, victim] = everywhere[victim]
+    return found
 
 
 def anneal(truth: SlowdownEstimates, topology: Topology,

@@ -13,6 +13,7 @@ from hypothesis import strategies
 
 from secondary_scheduler.cpu_affinity import base, cells, pool
 from secondary_scheduler.cpu_affinity.assignment import Assignment, FixedLoad
+from secondary_scheduler.cpu_affinity.occupants import OccupantTable
 from secondary_scheduler.cpu_affinity.prediction import SlowdownModel
 from secondary_scheduler.model.topology import (
     SharedCache,
@@ -304,24 +305,28 @@ class TestAssignment(unittest.TestCase):
         strategies.sampled_from(hosts.ALL), strategies.integers(0, 11),
         strategies.integers(0, 11)), max_size=12))
     def test_gain_is_the_change_of_the_score(self, some):
-        model = SlowdownModel(PROFILES)
-        fixed = {3: FixedLoad('HL', 2.0)}
-        found = Assignment(model, TOPOLOGY.cache_domains, fixed)
-        for name, cpu, _ in some:
-            found.apply([(name, None, cpu)])
+        table = OccupantTable(SlowdownModel(PROFILES))
+        domains = TOPOLOGY.cache_domains
+        loads = {3: FixedLoad('HL', 2.0)}, (FixedLoad('HA', 1.5),)
+        came = [(name, None, cpu) for name, cpu, _ in some]
         changes = [(name, cpu, other) for name, cpu, other in some]
-        before, gain = found.score, found.gain(changes)
-        self.assertEqual(before, found.score)
-        found.apply(changes)
-        self.assertAlmostEqual(gain, found.score - before)
-        # The same guests from nothing, without primaries as the truth has it.
-        again = Assignment(model, TOPOLOGY.cache_domains, {})
-        again.apply([(name, None, other) for name, _, other in some])
+        for fixed in (loads, ({}, ())):
+            found = Assignment(table, domains, *fixed)
+            for one in came:
+                found.apply([one])
+            before, gain = found.score, found.gain(changes)
+            self.assertEqual(before, found.score)
+            found.apply(changes)
+            self.assertAlmostEqual(gain, found.score - before)
+            # The same guests at once, and without a prediction that was kept.
+            again = Assignment(OccupantTable(table.model), domains, *fixed)
+            again.apply([(name, None, other) for name, _, other in some])
+            self.assertAlmostEqual(again.score, found.score)
+        # Without primaries it is as the truth has it.
         slowdowns = truths.slowdowns(
-            model, TOPOLOGY, [name for name, _, _ in some],
+            table.model, TOPOLOGY, [name for name, _, _ in some],
             [other for _, _, other in some])
-        self.assertAlmostEqual(-sum(map(math.log, slowdowns)), again.score)
-
+        self.assertAlmostEqual(-sum(map(math.log, slowdowns)), found.score)
 
 class TestCells(unittest.TestCase):
 
@@ -371,43 +376,6 @@ class TestProperties(unittest.TestCase):
                                        now_s=view.now_s + 2000)
             after = driver.decide(rest, found)
             self.check(rest, after, dedicated)
-
-    @hypothesis.given(hosts.views(most_guests=10), strategies.data())
-    def test_few_guests_move_when_others_come_go_and_wake(self, drawn, data):
-        view, dedicated = drawn
-        options = base.AffinityOptions(
-            most_moves=data.draw(strategies.integers(0, 3)),
-            least_residence_s=0.0)
-        driver = pool.PoolAffinity(PROFILES, options)
-        view = dataclasses.replace(view, share_cpus=math.inf)
-        found = driver.decide(view, None)
-        for number in range(1, 5):
-            guests = list(view.guests)
-            change = data.draw(strategies.sampled_from(
-                ['come', 'go', 'wake', 'sleep']))
-            if change == 'come' or not guests:
-                guests.append(base.AffinityGuest(
-                    f'new{number}', data.draw(strategies.sampled_from(
-                        hosts.ALL)), view.topology.cpus - dedicated))
-            else:
-                place = data.draw(strategies.integers(0, len(guests) - 1))
-                one = guests.pop(place)
-                if change != 'go':
-                    guests.insert(place, dataclasses.replace(
-                        one, cpu_pct=100.0 * (change == 'wake')))
-            view = dataclasses.replace(view, guests=tuple(guests),
-                                       now_s=view.now_s + 100)
-            after = driver.decide(view, found)
-            self.check(view, after, dedicated)
-            # Guests whose CPUs are still in the pool have a choice.
-            moved = [one.name for one in guests
-                     if one.name in found.running & after.running
-                     and set(found.homes[one.name]) <= after.pool
-                     and found.homes[one.name] != after.homes[one.name]]
-            shrunk = len(after.pool) < len(found.pool)
-            if not shrunk:
-                self.assertLessEqual(len(moved), options.most_moves)
-            found = after
 
     def check(self, view, found, dedicated):
         """Check a decision by itself."""
