@@ -2,6 +2,7 @@
 
 """Topology of a host as sysfs describes it."""
 
+import dataclasses
 import pathlib
 import shutil
 import tempfile
@@ -16,7 +17,11 @@ from secondary_scheduler.model.topology import (
     Topology,
     singletons,
 )
+from tests.unit.cpu_affinity import hosts
 
+#: Examples that write many files.
+FEWER = hypothesis.settings(
+    max_examples=max(20, hypothesis.settings().max_examples // 10))
 #: Two packages of two cores with two threads each.
 ALL = frozenset(range(8))
 PACKAGES = (frozenset({0, 1, 4, 5}), frozenset({2, 3, 6, 7}))
@@ -34,24 +39,31 @@ class TestReader(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.cpu = pathlib.Path(folder.name) / 'cpu'
         self.node = pathlib.Path(folder.name) / 'node'
-        self.write('cpu/online', '0-7\n')
-        for number, node in enumerate(PACKAGES):
-            self.write(f'node/node{number}/cpulist', node)
         self.write('node/has_cpu', '0-1\n')
-        for cpu in ALL:
-            core = next(one for one in CORES if cpu in one)
-            package = next(one for one in PACKAGES if cpu in one)
-            for name, cpus in (('core_cpus_list', core),
-                               ('package_cpus_list', package),
-                               ('die_cpus_list', package)):
-                self.write(f'cpu/cpu{cpu}/topology/{name}', cpus)
-            for number, (kind, level, cpus) in enumerate((
-                    ('Data', 1, core), ('Instruction', 1, core),
-                    ('Unified', 3, package))):
+        self.write_topology(EXPECTED)
+
+    def write_topology(self, topology):
+        """Write the files of all CPUs; level 1 has an instruction cache too.
+        """
+        self.write('cpu/online', topology.cpus)
+        for number, node in enumerate(topology.nodes):
+            self.write(f'node/node{number}/cpulist', node)
+        for cpu in topology.cpus:
+            for name, parts in (('core_cpus_list', topology.cores),
+                                ('package_cpus_list', topology.packages),
+                                ('die_cpus_list', topology.dies)):
+                self.write(f'cpu/cpu{cpu}/topology/{name}', next(
+                    part for part in parts if cpu in part))
+            first, *rest = [one for one in topology.caches
+                            if cpu in one.cpus] or [
+                SharedCache(1, frozenset({cpu}))]
+            for number, (kind, cache) in enumerate((
+                    ('Data', first), ('Instruction', first),
+                    *(('Unified', one) for one in rest))):
                 folder = f'cpu/cpu{cpu}/cache/index{number}'
                 self.write(f'{folder}/type', f'{kind}\n')
-                self.write(f'{folder}/level', f'{level}\n')
-                self.write(f'{folder}/shared_cpu_list', cpus)
+                self.write(f'{folder}/level', f'{cache.level}\n')
+                self.write(f'{folder}/shared_cpu_list', cache.cpus)
 
     def write(self, name, content):
         """Write a file; a set is a list of CPUs."""
@@ -66,6 +78,18 @@ class TestReader(unittest.TestCase):
 
     def test_complete_tree(self):
         self.assertEqual(EXPECTED, self.read())
+
+    @FEWER
+    @hypothesis.given(hosts.topologies(most_cpus=12))
+    def test_any_topology_is_read_as_it_was_written(self, topology):
+        shutil.rmtree(self.cpu, ignore_errors=True)
+        shutil.rmtree(self.node, ignore_errors=True)
+        self.write_topology(topology)
+        found = self.read()
+        self.assertEqual((), found.unknown)
+        for field in dataclasses.fields(Topology):
+            self.assertEqual(set(getattr(topology, field.name)),
+                             set(getattr(found, field.name)), field.name)
 
     def test_some_cpus(self):
         self.assertEqual(EXPECTED.restrict({0, 1, 4}), self.read({0, 1, 4}))

@@ -59,9 +59,9 @@ def split(cpus, sizes):
 
 
 @strategies.composite
-def topologies(draw):
-    """Draw a topology of 1 to 256 CPUs, not always regular."""
-    count = draw(strategies.integers(1, 256))
+def topologies(draw, most_cpus=256):
+    """Draw a topology, by default of 1 to 256 CPUs, not always regular."""
+    count = draw(strategies.integers(1, most_cpus))
     cpus = frozenset(range(count))
     # Siblings are neighbours, or half of the CPUs apart, as on real machines.
     order = list(range(count))

@@ -108,6 +108,17 @@ class TestInterference(unittest.TestCase):
             'interference', ['LL', 'HA'], options=base.AffinityOptions(
                 interference_threshold=1.51)))
 
+    def test_kaf_23_space_sharing_is_kept_and_does_not_count(self):
+        self.assertEqual(1.68, PROFILES.space_sharing.slowdown('HL', 'HA'))
+        self.assertEqual(1.01, PROFILES.space_sharing.slowdown('HA', 'HL'))
+        worst = dataclasses.replace(
+            PROFILES, space_sharing=SlowdownMatrix(
+                'space_sharing', hosts.ALL, ((9.0,) * 8,) * 8))
+        for profiles in (worst, dataclasses.replace(
+                PROFILES, space_sharing=None)):
+            self.assertEqual(place('interference', hosts.ALL * 2), place(
+                'interference', hosts.ALL * 2, profiles=profiles))
+
     def test_threshold_never_admits_a_third_guest(self):
         for one in hosts.ALL:
             for other in hosts.ALL:

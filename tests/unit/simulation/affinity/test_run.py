@@ -143,6 +143,17 @@ class TestHostRun(unittest.TestCase):
                     topology=hosts.one_socket(4))
         self.assertEqual(1.0, found.slowest)
 
+    def test_kaf_8_drivers_decide_every_60_seconds(self):
+        times = []
+
+        class Recorder(interference.InterferenceAffinity):
+            def decide(self, view, previous):
+                times.append(view.now_s)
+                return super().decide(view, previous)
+
+        run([guest('a', 'BS', length_s=290.0)], Recorder)
+        self.assertEqual([0.0, 60.0, 120.0, 180.0, 240.0], times)
+
     def test_new_guests_wait_for_the_next_decision(self):
         guests = [guest('a', 'LL', 0.0), guest('b', 'HL', 30.0)]
         found = run(guests, interference.InterferenceAffinity,
