@@ -97,10 +97,12 @@ class _Cache:
                  floating: Sequence[FixedLoad]) -> None:
         self._table = table
         self._floating = floating
-        self._fixed = [fixed[cpu] for cpu in sorted(cpus & fixed.keys())]
-        self._fixed_bits: ClassBits = 0
-        for load in self._fixed:
-            self._fixed_bits |= table.bit(load.workload_class)
+        #: Weight of the primaries of each class on CPUs of the cache.
+        self._fixed: dict[str, float] = {}
+        for cpu in sorted(cpus & fixed.keys()):
+            name = fixed[cpu].workload_class
+            self._fixed[name] = self._fixed.get(name, 0.0) + fixed[cpu].weight
+        self._fixed_bits: ClassBits = sum(map(table.bit, self._fixed))
         self.weights = {cpu: fixed[cpu].weight if cpu in fixed else 0.0
                         for cpu in cpus}
         self.occupants = dict.fromkeys(cpus, table.empty)
@@ -111,6 +113,7 @@ class _Cache:
         self._sums = _Sums(0.0, float(len(cpus)), 0.0)
         self.score = self._score(self._sums, self._classes)
         self._predicted: dict[tuple[object, ...], CacheScore] = {}
+        self._gains: dict[tuple[object, ...], float] = {}
 
     def predict(self, after: Sequence[Content]) -> CacheScore:
         """Return the score with other guests on some CPUs.
@@ -139,6 +142,26 @@ class _Cache:
             self.occupants[cpu] = one
         self._counts = +self._counts
         self._predicted = {}
+        self._gains = {}
+
+    def replacement_gain(self, cpu: int, leaves: str | None,
+                         comes: str | None) -> float:
+        """Return by how much guests that replace others raise the score.
+
+        :param leaves: class of the guest that leaves the CPU
+        :param comes: class of the guest that comes to it
+        """
+        one = self.occupants[cpu]
+        key = one, self.weights[cpu], leaves, comes
+        found = self._gains.get(key)
+        if found is None:
+            if leaves is not None:
+                one = one.without_guest(leaves)
+            if comes is not None:
+                one = one.with_guest(comes)
+            found = self._gains[key] = (
+                self.predict([(cpu, one)]).own - self.score.own)
+        return found
 
     def _arrivals(self, after: Iterable[Content]) -> dict[ClassBits, int]:
         """Return on how many more CPUs each class is afterwards."""
@@ -189,8 +212,8 @@ class _Cache:
         present = classes.present
         # Primaries have the weight to win the CPU from guests on it, so that
         # what remains is the harm through the cache.
-        harm = sum(one.weight * self._table.harm(one.workload_class, present)
-                   for one in self._fixed)
+        harm = sum([weight * self._table.harm(name, present)
+                    for name, weight in self._fixed.items()])
         return CacheScore(
             -sums.loss - harm - SHARED_CPU * sums.shared, sums.idle, tuple([
                 self._table.harm(one.workload_class, present)
@@ -252,6 +275,25 @@ class Assignment:
         for number, some in after.items():
             scores[number] = self._caches[number].predict(some)
         return self._total(scores) - before
+
+    def shift_gain(self, name: str, before: int | None, after: int,
+                   back: str | None) -> float:
+        """Return by how much a guest on another CPU would raise the score.
+
+        :param name: class of the guest
+        :param back: class of a guest that goes the other way, if any
+        """
+        here = None if before is None else self._number[before]
+        there = self._number[after]
+        if self._floating or here == there:
+            changes: list[Change] = [(name, before, after)]
+            if back is not None:
+                changes.append((back, after, before))
+            return self.gain(changes)
+        gain = self._caches[there].replacement_gain(after, back, name)
+        if before is not None and here is not None:
+            gain += self._caches[here].replacement_gain(before, name, back)
+        return gain
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Make changes."""

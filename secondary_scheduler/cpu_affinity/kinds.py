@@ -80,11 +80,15 @@ class CpuGroups:
             for a kind only if no other usable CPU is of it
         """
         found: list[int] = []
-        for alike in self:
-            some = [cpu for cpu in alike if cpu in usable]
-            if some:
-                found.append(next((cpu for cpu in some if cpu not in own),
-                                  some[0]))
+        for alike in self._cpus.values():
+            last = None
+            for cpu in alike:
+                if cpu in usable:
+                    last = cpu
+                    if cpu not in own:
+                        break
+            if last is not None:
+                found.append(last)
         return sorted(found)
 
 

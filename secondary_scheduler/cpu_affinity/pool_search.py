@@ -54,9 +54,7 @@ class PoolSearch:
                  floating: Sequence[FixedLoad]) -> None:
         self._model = table.model
         self._siblings = view.topology.cores
-        self._count = cores.count
-        self._cores = cores.cores
-        self._pool_cores = cores
+        self._cores = cores
         self._core = {cpu: number for number, core in enumerate(
             self._siblings) for cpu in core}
         self._allowed = frozenset[int]().union(*cores.cores)
@@ -66,7 +64,8 @@ class PoolSearch:
         self._node = {cpu: node for node in view.topology.nodes
                       for cpu in node}
         self._assignment = Assignment(table, self._domains, fixed, floating)
-        #: Number of vCPUs on each core; number of cores used or needed.
+        #: vCPUs on each CPU and on each core; number of cores used or needed.
+        self._load: Counter[int] = Counter()
         self._used: Counter[int] = Counter()
         self._opened = len(self._needed)
         self._guests: dict[str, AffinityGuest] = {}
@@ -90,7 +89,7 @@ class PoolSearch:
         """CPUs of guests, with the others of their cores that are allowed."""
         homes = frozenset(cpu for some in self._homes.values()
                           for cpu in some)
-        return homes.union(*(core for core in self._cores if core & homes))
+        return homes.union(*(one for one in self._cores.cores if one & homes))
 
     def keep(self, running: Iterable[AffinityGuest],
              before: Mapping[str, Homes]) -> dict[str, Homes]:
@@ -105,16 +104,16 @@ class PoolSearch:
         users = Counter(core for homes in found.values()
                         for core in {self._core[cpu] for cpu in homes})
         ranks = {self._core[min(core)]: place
-                 for place, core in enumerate(self._cores)}
+                 for place, core in enumerate(self._cores.cores)}
         kept: set[int] = set()
         room = 0.0
         for core in sorted(users.keys() | self._needed, key=lambda core: (
                 core not in self._needed, -users[core], ranks[core])):
-            if (len(kept) >= self._count
-                    and room >= self._pool_cores.need - _EPSILON):
+            if (len(kept) >= self._cores.count
+                    and room >= self._cores.need - _EPSILON):
                 break
             kept.add(core)
-            room += self._pool_cores.rooms[ranks[core]]
+            room += self._cores.rooms[ranks[core]]
         return {name: homes for name, homes in found.items()
                 if all(self._core[cpu] in kept for cpu in homes)}
 
@@ -133,10 +132,9 @@ class PoolSearch:
             self._guests[name] = guest
             self._class[name] = self._model.class_name(guest.workload_class)
             # A CPU that is gone does not say where the memory is.
-            node = self._node.get(before[name][0]) if before.get(
-                name) else None
-            if node and options.keeps_node:
-                self._memory[name] = node
+            if options.keeps_node and before.get(name) and (
+                    before[name][0] in self._node):
+                self._memory[name] = self._node[before[name][0]]
         self._move(tuple(settled.items()))
         free = [one.name for one in running if one.name not in settled]
         for name in free:
@@ -170,7 +168,13 @@ class PoolSearch:
 
     def _gain(self, step: Step) -> float:
         self._trials += 1
-        return self._assignment.gain(self._changes(step))
+        (name, homes), *others = step
+        if len(homes) > 1:
+            return self._assignment.gain(self._changes(step))
+        (before,) = self._homes.get(name, (None,))
+        return self._assignment.shift_gain(
+            self._class[name], before, homes[0],
+            self._class[others[0][0]] if others else None)
 
     def _move(self, step: Step) -> Step:
         """Make a step; return the step that undoes it."""
@@ -182,6 +186,8 @@ class PoolSearch:
             old = self._homes.get(name, ())
             self._used.subtract(self._core[cpu] for cpu in old)
             self._used.update(self._core[cpu] for cpu in homes)
+            self._load.subtract(old)
+            self._load.update(homes)
             cores.update(self._core[cpu] for cpu in (*old, *homes))
             if self._guests[name].vcpus == 1:
                 for cpu in old:
@@ -206,7 +212,7 @@ class PoolSearch:
         """Return whether the pool is no larger with new homes of a guest."""
         opens = {self._core[cpu] for cpu in homes if not self._used[
             self._core[cpu]]} - self._needed
-        if not opens or self._opened + len(opens) <= self._count:
+        if not opens or self._opened + len(opens) <= self._cores.count:
             return True
         left = Counter(self._core[cpu] for cpu in self._homes.get(name, ()))
         left.subtract(self._core[cpu] for cpu in homes)
@@ -214,7 +220,7 @@ class PoolSearch:
                      for core, number in left.items()
                      if core not in self._needed)
         return (self._opened + len(opens) - closes
-                <= max(self._count, self._opened))
+                <= max(self._cores.count, self._opened))
 
     # -- candidates --------------------------------------------------------
     def _placements(self, name: str) -> Iterator[Homes]:
@@ -272,10 +278,12 @@ class PoolSearch:
 
         Cores in use come first, then CPUs with few guests.
         """
-        own = Counter(self._homes.get(name, ()))
-        others = {cpu: len(self._assignment.occupants(cpu).classes) - own[cpu]
-                  for cpu in cpus if self._used[self._core[cpu]]}
-        free = max(0, self._count - self._opened)
+        others = {cpu: self._load[cpu] for cpu in cpus
+                  if self._core[cpu] in self._used}
+        for cpu in self._homes.get(name, ()):
+            if cpu in others:
+                others[cpu] -= 1
+        free = max(0, self._cores.count - self._opened)
         fresh: list[int] = []
         opened: set[int] = set()
         for cpu in sorted(cpus - others.keys()):
