@@ -24,6 +24,7 @@ FILES = {'LCG.swf.gz': DATA / 'swf/LCG.swf.gz',
          'nr3.json.gz': DATA / 'btrplace/nr3.json.gz'}
 COMMANDS = [
     'agent_cost.py --periods 100',
+    'cpu_affinity.py --quick',
     'decisions.py easy --quick',
     'decisions.py easy --quick --watcher convert',
     'decisions.py tight --quick',
