@@ -16,6 +16,8 @@ import uuid
 MARKER = 'lifecycle:preemptable'
 PREEMPT_POLICY = 'lifecycle:preempt_policy'
 PRIORITY = 'lifecycle:priority'
+#: Class of the load of instances, by which their slow-downs are predicted.
+WORKLOAD_CLASS = 'lifecycle:workload_class'
 
 #: Scheduler hint that groups the servers of one project into one lease.
 LEASE_HINT = 'secondary_lease'
