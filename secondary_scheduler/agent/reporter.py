@@ -17,6 +17,7 @@ from secondary_scheduler.agent.floors import Reason
 from secondary_scheduler.agent.memory_guard import MemoryState
 from secondary_scheduler.agent.wiring import Parts
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.arrivals import limit_arrivals
 from secondary_scheduler.model.reports import HostReport, InstanceReport
 from secondary_scheduler.policies import language
 
@@ -174,6 +175,7 @@ class Reporter:
         reason = self.full_reason(guests)
         primary, uses = parts.gauges.recent()
         problems = self.problems()
+        affinity = getattr(parts, 'affinity', None)
         with self._lock:
             self._seq += 1
             seq = self._seq
@@ -199,6 +201,7 @@ class Reporter:
                 for guest in guests),
             save_free_mb=self.save_free_mb,
             killed=parts.killed.reasons,
+            arrivals=limit_arrivals(affinity.arrivals() if affinity else {}),
             counters={**parts.trigger.counters,
                       'kills': parts.trigger.counters['kills']
                       + parts.memory_guard.kills,

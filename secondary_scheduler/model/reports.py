@@ -12,6 +12,7 @@ import enum
 from typing import Any
 
 from secondary_scheduler.model import units
+from secondary_scheduler.model.arrivals import Arrival, read_arrivals
 
 VERSION = 2
 #: Versions that can be read.  Version 1 has no capacities, so only
@@ -104,6 +105,9 @@ class HostReport:
         and that have not run since
     :param capacities: capacities of further resources in their units (see
         ``model.units``), as far as they are known
+    :param arrivals: predictions for one more secondary, by workload class;
+        empty while the agent makes none.  Older readers reject a report that
+        has them
     """
 
     host: str
@@ -125,6 +129,7 @@ class HostReport:
     killed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     counters: Mapping[str, float] = dataclasses.field(default_factory=dict)
     capacities: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    arrivals: Mapping[str, Arrival] = dataclasses.field(default_factory=dict)
 
     def capacity(self, resource: str) -> float | None:
         """Return the capacity for a measured resource, if known."""
@@ -162,6 +167,7 @@ class HostReport:
                 for p in fields.get('policies', ()))
             fields['instances'] = tuple(
                 InstanceReport(**i) for i in fields.get('instances', ()))
+            fields['arrivals'] = read_arrivals(fields.get('arrivals', {}))
             report = cls(**fields)
         except (KeyError, TypeError, AttributeError) as exc:
             raise ValueError(f'not a host report: {exc}') from exc

@@ -4,6 +4,7 @@ import os
 from unittest import mock
 
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.arrivals import Arrival
 from secondary_scheduler.model.reports import HostReport
 from tests.unit.agent.base import AgentTestCase
 
@@ -26,6 +27,15 @@ class ReporterTest(AgentTestCase):
         self.assertEqual(7, agent.reporter.room())
         agent.parts.domains._listed_at -= 60
         self.assertIn('libvirt', agent.reporter.build_report().reason)
+
+    def test_report_has_predictions_only_with_cpu_affinity(self):
+        agent = self.make()
+        agent.step()
+        self.assertEqual({}, agent.reporter.build_report().arrivals)
+        agent.parts.affinity = mock.Mock(arrivals=lambda: {
+            'web': Arrival(1.2345, 0.0)})
+        self.assertEqual({'web': (1.23, 0.0)},
+                         agent.reporter.build_report().arrivals)
 
     def test_host_is_closed_until_placement_knows_the_room(self):
         self.host.guest(0)

@@ -3,6 +3,7 @@
 import json
 import unittest
 
+from secondary_scheduler.model.arrivals import Arrival
 from secondary_scheduler.model.reports import (
     HostReport,
     InstanceReport,
@@ -38,6 +39,13 @@ class TestReport(unittest.TestCase):
         self.assertEqual([{'uuid': 'u', 'priority': 5, 'cpu': 10.0,
                            'floored': True}], sent['instances'])
         self.assertNotIn('migration_mb_s', sent)
+
+    def test_predictions_are_absent_unless_there_are_some(self):
+        self.assertNotIn('arrivals', report().to_dict())
+        sent = report(arrivals={'web': Arrival(1.2, 0.1)})
+        read = HostReport.from_dict(json.loads(json.dumps(sent.to_dict())))
+        self.assertEqual(sent, read)
+        self.assertEqual(1.2, read.arrivals['web'].slowdown)
 
     def test_capacities_are_read(self):
         sent = report(capacities={'net_in': 1250.0})
@@ -87,6 +95,7 @@ class TestReport(unittest.TestCase):
                        {'capacities': {'net_in': -1.0}},
                        {'capacities': {'net_in': 1e-300}},
                        {'counters': {'floors': True}},
+                       {'arrivals': None}, {'arrivals': {'web': [0.5, 0]}},
                        {'instances': [{**good['instances'][0],
                                        'usage': {'mem': 10 ** 400}}]}):
             with self.subTest(change), self.assertRaises(ValueError):

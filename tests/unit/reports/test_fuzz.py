@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oslo_messaging.rpc import dispatcher
 
 from secondary_scheduler.agent import endpoint, service
+from secondary_scheduler.model.arrivals import Arrival, fill_unknown
 from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.reports import (
     agent_rpc,
@@ -27,7 +28,7 @@ from tests.unit.model.test_holds import HOLDS
 from tests.unit.model.test_reports import report
 
 NOW = 1000.0
-REPORT = report(time=NOW).to_dict()
+REPORT = report(time=NOW, arrivals={'web': Arrival(1.2, 0.1)}).to_dict()
 #: A number that computing stumbles over.
 HUGE = 10 ** 400
 
@@ -45,6 +46,9 @@ class Reports(unittest.TestCase):
     @given(fuzzing.values | fuzzing.changed(json.loads(json.dumps(REPORT))))
     @example({**REPORT, 'time': HUGE})
     @example({**REPORT, 'usage': {'mem': True}})
+    @example({**REPORT, 'arrivals': {'web': [float('nan'), 0.1]}})
+    @example({**REPORT, 'arrivals': {'web': [1.2, HUGE]}})
+    @example({**REPORT, 'arrivals': {5: [1.2, 0.1]}})
     @example(with_part('policies', state=[]))
     @example(with_part('policies', threshold=float('nan')))
     @example(with_part('instances', usage={1: 1.0}))
@@ -69,6 +73,9 @@ class Reports(unittest.TestCase):
             self.assertEqual(read, HostReport.from_dict(json.loads(again)))
             sum(one.cpu or 0.0 for one in read.instances)
             max((one.threshold for one in read.policies), default=0.0)
+            for one in fill_unknown([None, *(
+                    one.performance for one in read.arrivals.values())]):
+                self.assertTrue(0.0 <= one <= 1.0)
         window.relief(60.0, NOW)
         window.due(1.0, NOW)
 
