@@ -10,7 +10,6 @@ placed for the highest predicted performance, and few of them move at a time.
 from collections.abc import Hashable, Iterable, Mapping
 import functools
 
-from secondary_scheduler.cpu_affinity.assignment import FixedLoad
 from secondary_scheduler.cpu_affinity.base import (
     AffinityDecision,
     AffinityGuest,
@@ -31,6 +30,7 @@ from secondary_scheduler.cpu_affinity.pool_cores import (
 )
 from secondary_scheduler.cpu_affinity.pool_search import PoolSearch
 from secondary_scheduler.cpu_affinity.prediction import SlowdownModel
+from secondary_scheduler.cpu_affinity.primary_loads import primary_loads
 from secondary_scheduler.cpu_affinity.workload_profiles import (
     WorkloadProfiles,
 )
@@ -75,8 +75,8 @@ class PoolAffinity(CpuAffinityDriver):
             return previous
         if len(self._table) > _MOST_OCCUPANTS:
             self._table = OccupantTable(self._model)
-        search = PoolSearch(self._table, view, cores,
-                            *self._fixed_loads(view))
+        search = PoolSearch(self._table, view, cores, *primary_loads(
+            view, self._model, self.options.primary_weight))
         before = previous.homes if previous else {}
         settled = search.keep([one for one in running if previous is not None
                                and one.name not in previous.idle], before)
@@ -156,21 +156,6 @@ class PoolAffinity(CpuAffinityDriver):
             matrix.slowdown(one.workload_class, other)
             for other in matrix.classes) / len(matrix.classes)
             for cpu, one in view.primaries.items()}
-
-    def _fixed_loads(self, view: AffinityView) -> tuple[
-            dict[int, FixedLoad], list[FixedLoad]]:
-        """Return primaries on a CPU, and primaries that may run on all."""
-        def load(one: PrimaryUse, cpus: float) -> FixedLoad:
-            return FixedLoad(self._model.class_name(one.workload_class),
-                             cpus * self.options.primary_weight)
-
-        # Where floating primaries ran is where they found room so far.
-        part = fixed_part(view)
-        return ({cpu: load(one, one.cpus * part)
-                 for cpu, one in view.primaries.items()
-                 if cpu in view.topology.cpus and one.cpus * part > 1e-9},
-                [load(one, one.cpus) for one in view.floating
-                 if one.cpus > 0])
 
     def _fill_pool(self, view: AffinityView, used: Cpus, cores: PoolCores,
                    previous: AffinityDecision | None) -> Cpus:

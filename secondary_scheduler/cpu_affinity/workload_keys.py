@@ -14,32 +14,32 @@ from collections.abc import Container, Mapping
 from secondary_scheduler.model import vocabulary
 
 
-def image_class(image: str, flavor: str) -> str:
-    """Return the name of the class of instances without a named class.
-
-    :param image: UUID of the image
-    :param flavor: name of the flavor
-    """
-    return f'{image}/{flavor}'
-
-
-def class_of(extra_specs: Mapping[str, str], image: str | None,
-             flavor: str | None, known: Container[str]) -> str | None:
-    """Return the workload class of an instance.
+def class_name(extra_specs: Mapping[str, str], image: str | None,
+               flavor: str | None) -> str | None:
+    """Return the name of the class that an instance has, if it is a known one.
 
     :param extra_specs: extra specs of its flavor
     :param image: UUID of its image; None if it has none, as with a volume, or
         if it is not known
     :param flavor: name of its flavor; None if it is not known
+    :returns: the class that the flavor names; else ``IMAGE/FLAVOR``; None
+        without both
+    """
+    named = extra_specs.get(vocabulary.WORKLOAD_CLASS)
+    if named:
+        return named
+    return f'{image}/{flavor}' if image and flavor else None
+
+
+def class_of(extra_specs: Mapping[str, str], image: str | None,
+             flavor: str | None, known: Container[str]) -> str | None:
+    """Return the workload class of an instance (see ``class_name``).
+
     :param known: classes with a profile
     :returns: the class that the flavor names, even if it is not a known one,
         so that a message can name it and the worst known class stands in; else
         that of image and flavor, if it is known; else None
     """
-    named = extra_specs.get(vocabulary.WORKLOAD_CLASS)
-    if named:
-        return named
-    if not image or not flavor:
-        return None
-    name = image_class(image, flavor)
-    return name if name in known else None
+    name = class_name(extra_specs, image, flavor)
+    return name if (extra_specs.get(vocabulary.WORKLOAD_CLASS)
+                    or name in known) else None
