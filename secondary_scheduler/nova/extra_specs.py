@@ -39,4 +39,12 @@ def register() -> list[base.ExtraSpecValidator]:
                    'min': vocabulary.LOWEST_PRIORITY,
                    'max': vocabulary.HIGHEST_PRIORITY,
                    'description': 'The priority; 1 is preempted first.'}),
+        base.ExtraSpecValidator(
+            name=vocabulary.WORKLOAD_CLASS,
+            description=(
+                'Class of the load of the instances, as it is named in the '
+                'profiles of the agents. Agents predict with it how much '
+                'instances slow down each other.'),
+            value={'type': str,
+                   'description': 'The name of the class.'}),
     ]

@@ -18,6 +18,7 @@ from oslo_log import log as logging
 from stevedore import extension
 
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.nova import report_books, request, settings
 from secondary_scheduler.nova.log_limiter import LIMITED_LOG
 from secondary_scheduler.policies import language
@@ -62,6 +63,7 @@ class SecondaryPolicyFilter(filters.BaseHostFilter):
     * if an aggregate of the host runs the largest number of secondaries that
       a policy allows,
     * if a new server would take resources held for leases,
+    * if a new server would be slowed down too much by others,
     * if an agent of such an aggregate has not reported,
     * if a new server of a lease is scheduled to another host.
 
@@ -152,6 +154,8 @@ class _Admission:
             return f'it violates {report.violated[0].policy}'
         if self._is_held(host_state.host):
             return 'it is held for leases'
+        if self._is_too_slow(report):
+            return 'an instance of this class would be slowed down too much'
         return next((f'no more are allowed by {policy.text}'
                      for policy in self._totals
                      if self._is_full(policy, host_state)), None)
@@ -166,6 +170,19 @@ class _Admission:
             self._spec) and not hold.admits(
                 request.claims_of(self._spec.flavor),
                 request.hint(self._spec, vocabulary.LEASE_HINT))
+
+    def _is_too_slow(self, report: HostReport) -> bool:
+        """Return whether a new server would exceed the limit of slow-downs.
+
+        A move is exempt: it relieves a primary.  An unknown slow-down does not
+        exceed it.
+        """
+        limit = settings.CONF.secondary_scheduler.highest_predicted_slowdown
+        if limit is None or request.is_move(self._spec):
+            return False
+        name = request.workload_class(self._spec)
+        arrival = report.arrivals.get(name) if name else None
+        return arrival is not None and arrival.slowdown > limit
 
     def _is_full(self, policy: language.Policy,
                  host_state: typing.Any) -> bool:

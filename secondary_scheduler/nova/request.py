@@ -5,6 +5,7 @@
 from collections.abc import Mapping
 import typing
 
+from secondary_scheduler.cpu_affinity import workload_keys
 from secondary_scheduler.model import vocabulary
 
 #: Allocation of a secondary outside its child provider.
@@ -50,6 +51,15 @@ def hint(spec: typing.Any, name: str) -> str | None:
     found = (_get(spec, 'scheduler_hints') or {}).get(name)
     return str(found[0] if isinstance(found, list) else found
                ) if found else None
+
+
+def workload_class(spec: typing.Any) -> str | None:
+    """Return the name of the workload class of an instance, if it has one."""
+    image = _get(spec, 'image')
+    return workload_keys.class_name(
+        extra_specs(spec.flavor),
+        None if image is None else _get(image, 'id'),
+        _get(spec.flavor, 'name'))
 
 
 def claims_of(flavor: typing.Any) -> dict[str, int]:

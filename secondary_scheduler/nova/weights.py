@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Weighers of hosts without their secondaries, and one for secondaries.
+"""Weighers of hosts without their secondaries, and two for secondaries.
 
 In nova.conf::
 
@@ -13,6 +13,7 @@ subclasses that subtract the secondaries' part of a host's numbers
 floats are the same as without this package.
 """
 
+import abc
 from collections.abc import Iterable, Sequence
 import operator
 import threading
@@ -28,6 +29,7 @@ from nova.scheduler.weights import (
     ram,
 )
 
+from secondary_scheduler.model.arrivals import fill_unknown
 from secondary_scheduler.model.reports import HostReport
 from secondary_scheduler.nova import filters, report_books, request
 from secondary_scheduler.nova.log_limiter import LIMITED_LOG
@@ -35,6 +37,10 @@ from secondary_scheduler.nova.secondary_usage import HostUsage, SecondaryUsage
 from secondary_scheduler.nova.settings import CONF
 
 NAMESPACE = 'secondary_scheduler.weighers'
+
+#: State of a host, its report if there is a fresh one, and the number of
+#: secondaries that Nova knows on it.
+_Candidate = tuple[typing.Any, HostReport | None, int]
 
 #: Usage of a host with an unknown secondaries' part.
 _NOTHING = HostUsage()
@@ -176,26 +182,26 @@ REPLACED: dict[type, type] = {
 }
 
 
-class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
-    """Prefers the host on which a new secondary gets the most CPU.
+class _SecondaryWeigher(weights.BaseHostWeigher):
+    """Weighs hosts for secondaries, and has no effect on primaries."""
 
-    It has no effect on primaries.
-    """
+    #: Name of the option, and of the metadata of aggregates.
+    multiplier: typing.ClassVar[str]
 
     def weight_multiplier(self, host_state: typing.Any) -> float:
         """Return the multiplier of the aggregate, or of the option."""
         try:
             return float(utils.get_weight_multiplier(
-                host_state, 'headroom_weight_multiplier',
-                CONF.secondary_scheduler.headroom_weight_multiplier))
+                host_state, self.multiplier,
+                CONF.secondary_scheduler[self.multiplier]))
         except Exception:
             LIMITED_LOG.exception(
-                'multiplier', 'SecondaryHeadroomWeigher is switched off.')
+                'multiplier', f'{type(self).__name__} is switched off.')
             return 0.0
 
     def weigh_objects(self, weighed_obj_list: Sequence[typing.Any],
                       weight_properties: typing.Any) -> list[float]:
-        """Return the share of a new secondary on each host, in CPUs."""
+        """Return the weights of hosts for a secondary, for others nothing."""
         # An empty list: Nova skips it (nova/weights.py normalize), while zeros
         # would be normalised like other weights.
         nothing: list[float] = []
@@ -203,37 +209,99 @@ class SecondaryHeadroomWeigher(weights.BaseHostWeigher):
             if not request.is_secondary(weight_properties):
                 return nothing
             reports = report_books.book().hosts()
-            return [_share(weighed.obj, reports.get(weighed.obj.host), known)
-                    for weighed, known in zip(
-                        weighed_obj_list,
-                        _find_uses(weighed_obj_list).instances, strict=True)]
+            return self._weigh(
+                [(one.obj, reports.get(one.obj.host), known)
+                 for one, known in zip(
+                     weighed_obj_list, _find_uses(weighed_obj_list).instances,
+                     strict=True)], weight_properties)
         except Exception:
             LIMITED_LOG.exception(
-                'headroom', 'Hosts are not weighed by their headroom for '
-                'secondary instances.')
+                type(self).__name__,
+                f'{type(self).__name__} weighs no host.')
             return nothing
+
+    @abc.abstractmethod
+    def _weigh(self, hosts: Sequence[_Candidate], spec: typing.Any
+               ) -> list[float]:
+        """Return the weights of hosts; nothing to have no effect."""
 
     def _weigh_object(self, host_state: typing.Any,
                       weight_properties: typing.Any) -> float:
-        return _share(host_state, report_books.book().get(host_state.host))
+        return next(iter(self._weigh(
+            [(host_state, report_books.book().get(host_state.host), 0)],
+            weight_properties)), 0.0)
+
+
+class SecondaryHeadroomWeigher(_SecondaryWeigher):
+    """Prefers the host on which a new secondary gets the most CPU."""
+
+    multiplier = 'headroom_weight_multiplier'
+
+    def _weigh(self, hosts: Sequence[_Candidate], spec: typing.Any
+               ) -> list[float]:
+        """Return the share of a new secondary on each host, in CPUs."""
+        return [_share(*one) for one in hosts]
+
+
+class SecondaryInterferenceWeigher(_SecondaryWeigher):
+    """Prefers the host where a new secondary suffers and does the least harm.
+
+    It uses the predictions of agents for the workload class of the instance.
+    A host without a prediction has the mean of the others.  If there is none
+    at all, or if the instance has no class, the weigher has no effect.
+    """
+
+    multiplier = 'interference_weight_multiplier'
+    # Weights are parts of performance.  Without these bounds Nova would
+    # stretch the smallest difference over the whole range.
+    minval = 0.0
+    maxval = 1.0
+
+    def _weigh(self, hosts: Sequence[_Candidate], spec: typing.Any
+               ) -> list[float]:
+        """Return the performance that is left with a new secondary, 0 to 1."""
+        name = request.workload_class(spec)
+        return fill_unknown([_performance(*one, name) for one in hosts])
+
+
+def _performance(host_state: typing.Any, report: HostReport | None,
+                 known: int, name: str | None) -> float | None:
+    """Return the predicted performance with a new secondary of a class.
+
+    Instances that came to the host since the report each count like the new
+    one, so that many requests in a second do not all go to one host.
+    """
+    arrival = report.arrivals.get(name) if report and name else None
+    if report is None or arrival is None:
+        return None
+    return arrival.performance ** (
+        1 + _newcomers(host_state, report, known))
 
 
 def _share(host_state: typing.Any, report: HostReport | None,
            known: int = 0) -> float:
     """Return the CPUs that one more secondary would get below the policy.
 
-    The room is divided by the number of secondaries, which includes
-
-    * instances that the present request has put on the host,
-    * instances that Nova knows: the agent reports an instance only once it
-      runs, seconds after it was scheduled, and a suspended one will return.
+    The room is divided by the number of secondaries.
     """
     thresholds = [p.threshold for p in report.policies
                   if p.resource == 'cpu'] if report else []
     if report is None or report.cpu_primary is None or not thresholds:
         return 0.0
     room = max(0.0, min(thresholds) - report.cpu_primary)
+    return (report.cpus * room / 100 / (
+        len(report.instances) + _newcomers(host_state, report, known) + 1))
+
+
+def _newcomers(host_state: typing.Any, report: HostReport, known: int) -> int:
+    """Return the number of secondaries that a report has not counted.
+
+    They are
+
+    * instances that the present request has put on the host,
+    * instances that Nova knows: the agent reports an instance only once it
+      runs, seconds after it was scheduled, and a suspended one will return.
+    """
     consumed: int = host_state.num_instances - int(
         host_state.stats.get('num_instances', 0))
-    return (report.cpus * room / 100
-            / (max(len(report.instances), known) + max(0, consumed) + 1))
+    return max(0, known - len(report.instances)) + max(0, consumed)

@@ -56,12 +56,12 @@ def secondary_flavor(vcpus=1, ram=256, disk=0, **more):
     return flavor(vcpus, ram, disk, specs)
 
 
-def spec(of, image=None, **fields):
+def spec(of, image=None, image_id=None, **fields):
     """A request for an instance of a flavor."""
     return objects.RequestSpec(
         flavor=of, num_instances=1,
         image=objects.ImageMeta(properties=objects.ImageMetaProps(
-            **(image or {}))),
+            **(image or {})), **({'id': image_id} if image_id else {})),
         **{'instance_uuid': uuid(99), 'numa_topology': None,
            'pci_requests': None,
            'requested_resources': None, 'scheduler_hints': {},

@@ -20,7 +20,8 @@ class ExtraSpecsTest(unittest.TestCase):
     def test_valid_values_are_accepted(self):
         for name, value in (('lifecycle:preemptable', 'true'),
                             ('lifecycle:preempt_policy', 'delete'),
-                            ('lifecycle:priority', '10')):
+                            ('lifecycle:priority', '10'),
+                            ('lifecycle:workload_class', 'web')):
             self.check(name, value)
 
     def test_invalid_values_are_rejected(self):

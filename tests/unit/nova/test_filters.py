@@ -10,6 +10,7 @@ from nova import objects
 from nova.scheduler import filters as nova_filters
 
 from secondary_scheduler.model import holds, vocabulary
+from secondary_scheduler.model.arrivals import Arrival
 from secondary_scheduler.model.reports import PolicyState
 from secondary_scheduler.nova import (
     filters,
@@ -128,6 +129,19 @@ class AdmissionTest(FilterCase):
             fakes.configure(self, policy=policies)
             for _ in range(2):
                 self.assertFalse(self.passes())
+
+    def test_limit_of_predicted_slowdown_closes_a_host_for_a_class(self):
+        self.accept(arrivals={'web': Arrival(1.5, 9.0)})
+        specs = {name: fakes.secondary_flavor(**{
+            'lifecycle:workload_class': name}) for name in ('web', 'db')}
+        self.assertTrue(self.passes(fakes.spec(specs['web'])))
+        for limit, passes in ((1.5, True), (1.4, False)):
+            fakes.configure(self, highest_predicted_slowdown=limit)
+            self.assertIs(passes, self.passes(fakes.spec(specs['web'])))
+            # Nothing is predicted for others, and a move relieves a primary.
+            for spec in (fakes.spec(specs['db']), None, fakes.spec(
+                    specs['web'], ignore_hosts=['node2'])):
+                self.assertTrue(self.passes(spec))
 
     def test_server_of_a_lease_passes_only_its_host(self):
         self.accept()

@@ -2,12 +2,15 @@
 
 """Secondaries do not count when hosts are weighed."""
 
+import math
 import random
 import unittest
 from unittest import mock
 
+from nova import objects
 from nova.scheduler import weights as nova_weights
 
+from secondary_scheduler.model.arrivals import Arrival
 from secondary_scheduler.nova import report_books, secondary_usage, weights
 from tests.unit.nova import fakes, test_secondary_usage
 
@@ -49,7 +52,8 @@ class StockTest(WeightsCase):
         # As stevedore would, if the package were installed.
         patch = mock.patch.object(
             weights.filters, 'load_plugins',
-            return_value=[weights.SecondaryHeadroomWeigher])
+            return_value=[weights.SecondaryHeadroomWeigher,
+                          weights.SecondaryInterferenceWeigher])
         patch.start()
         self.addCleanup(patch.stop)
 
@@ -154,12 +158,12 @@ class StockTest(WeightsCase):
     def test_weighers_are_replaced_in_place(self):
         stock = nova_weights.all_weighers()
         ours = weights.all_weighers()
-        self.assertEqual(len(stock) + 1, len(ours))
+        self.assertEqual(len(stock) + 2, len(ours))
         for mine, theirs in zip(ours, stock, strict=False):
             self.assertTrue(issubclass(mine, theirs))
         self.assertEqual(6, sum(m is not t for m, t in
                                 zip(ours, stock, strict=False)))
-        self.assertIs(weights.SecondaryHeadroomWeigher, ours[-1])
+        self.assertIs(weights.SecondaryHeadroomWeigher, ours[-2])
 
     def test_six_weighers_query_once(self):
         hosts = [fakes.host(f'node{n}', num_instances=1) for n in (1, 2)]
@@ -229,3 +233,94 @@ class HeadroomTest(WeightsCase):
                                side_effect=RuntimeError('boom')):
             self.assertEqual({0.0}, set(self.headroom(
                 one={}, two={'primary': 1.0}).values()))
+
+
+class InterferenceTest(WeightsCase):
+    """Order of hosts by the predictions of agents."""
+
+    SPEC = fakes.spec(fakes.secondary_flavor(**{
+        'lifecycle:workload_class': 'web'}))
+
+    def weights(self, spec=None, known=(), multiplier=1.0, **arrivals):
+        """Return the weight of each host, by what its agent predicts."""
+        if multiplier is not None:
+            fakes.configure(self, interference_weight_multiplier=multiplier)
+        for name, found in arrivals.items():
+            if found is not None:
+                self.books.book.accept(fakes.report(name, arrivals={
+                    of: Arrival(*one) for of, one in found.items()}))
+        hosts = [fakes.host(name, instances=known if name == 'node1' else ())
+                 for name in arrivals]
+        return dict(self.weigh([weights.SecondaryInterferenceWeigher], hosts,
+                               spec or self.SPEC))
+
+    def test_weight_is_the_performance_that_is_left(self):
+        found = self.weights(
+            one={'web': (1.0, 0.0)}, two={'web': (2.0, 0.0)},
+            three={'web': (1.25, math.log(2))}, other={'web': (1.25, 0.0)})
+        self.assertEqual(['one', 'other', 'two', 'three'], list(found))
+        # Nova does not stretch small differences.
+        self.assertAlmostEqual(0.2, found['one'] - found['other'])
+
+    def test_order_is_novas_where_nothing_is_predicted(self):
+        for spec, arrivals in (
+                (self.SPEC, {'one': None, 'two': {}}),
+                (self.SPEC, {'one': None, 'two': {'web': (2.0, 0.0)}}),
+                (self.SPEC, {'one': {'web': (2.0, 0.0)}, 'two': {}}),
+                (self.SPEC, {'one': {'db': (2.0, 0.0)}, 'two': {}}),
+                (fakes.spec(fakes.secondary_flavor()),
+                 {'one': {'web': (2.0, 0.0)}, 'two': {'web': (1.0, 0.0)}}),
+                (fakes.spec(fakes.flavor(extra_specs={
+                    'lifecycle:workload_class': 'web'})),
+                 {'one': {'web': (2.0, 0.0)}, 'two': {'web': (1.0, 0.0)}})):
+            with self.subTest(arrivals=arrivals):
+                self.books.book._entries.clear()
+                found = self.weights(spec, **arrivals)
+                self.assertEqual(['one', 'two'], list(found))
+                self.assertEqual(1, len(set(found.values())))
+
+    def test_stale_predictions_do_not_count(self):
+        with mock.patch.object(self.books.book, '_clock', return_value=4e9):
+            found = self.weights(one={'web': (2.0, 0.0)},
+                                 two={'web': (1.0, 0.0)})
+        self.assertEqual({'one': 0.0, 'two': 0.0}, found)
+
+    def test_host_without_prediction_is_neither_preferred_nor_avoided(self):
+        self.assertEqual(['good', 'silent', 'bad'], list(self.weights(
+            silent=None, bad={'web': (2.0, 0.0)}, good={'web': (1.0, 0.0)})))
+
+    def test_class_of_image_and_flavor_needs_a_profile_of_both(self):
+        image = fakes.uuid(8)
+        key = f'{image}/flavor'
+        arrivals = {'bad': {key: (2.0, 0.0), 'quiet': (1.0, 0.0)},
+                    'good': {key: (1.0, 0.0), 'quiet': (2.0, 0.0)}}
+        spec = fakes.spec(fakes.secondary_flavor(), image_id=image)
+        self.assertEqual(['good', 'bad'], list(self.weights(spec, **arrivals)))
+        # Properties of the image and hints are the tenant's, and do not count.
+        wish = {'lifecycle:workload_class': ['quiet']}
+        spec = fakes.spec(fakes.secondary_flavor(), image_id=fakes.uuid(9),
+                          scheduler_hints=wish)
+        self.assertEqual({0.0}, set(self.weights(spec, **arrivals).values()))
+
+    def test_instances_since_the_report_count_like_the_new_one(self):
+        ours = [fakes.instance(number, fakes.secondary_flavor())
+                for number in range(2)]
+        found = self.weights(known=ours, node1={'web': (2.0, 0.0)},
+                             node2={'web': (4.0, 0.0)})
+        self.assertEqual({'node1': 1 / 8, 'node2': 1 / 4}, found)
+
+    def test_weigher_is_off_by_default_and_may_be_set_for_an_aggregate(self):
+        self.assertEqual({'one': 0.0, 'two': 0.0}, self.weights(
+            multiplier=None, one={'web': (2.0, 0.0)},
+            two={'web': (1.0, 0.0)}))
+        host = fakes.host()
+        host.aggregates = [objects.Aggregate(
+            metadata={'interference_weight_multiplier': '3'})]
+        self.assertEqual(3.0, weights.SecondaryInterferenceWeigher(
+            ).weight_multiplier(host))
+
+    def test_exceptions_of_ours_weigh_nothing(self):
+        with mock.patch.object(weights.request, 'workload_class',
+                               side_effect=RuntimeError('boom')):
+            self.assertEqual({0.0}, set(self.weights(
+                one={'web': (2.0, 0.0)}, two={'web': (1.0, 0.0)}).values()))
