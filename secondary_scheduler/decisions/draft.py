@@ -116,13 +116,16 @@ class Draft:
                     calm: bool = False) -> str | None:
         """Return the emptiest host that could take an instance, or None.
 
+        A host with a higher predicted performance comes before an emptier one.
+
         :param budget: the result is None if it is spent
         :param closed: excluded hosts, beside the instance's own
         :param calm: also exclude hosts on which a policy fails at the moment
         """
         if instance.migration_failed:
             return None
-        for name in self.rooms.emptiest():
+        for name in self.cluster.prefer_predicted(
+                self.rooms.emptiest(), instance):
             if (name == instance.host or name in closed
                     or not self.cluster.is_open(name, calm)):
                 continue

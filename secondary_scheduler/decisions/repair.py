@@ -7,7 +7,8 @@ is relieved completely or not at all; other violations are left to the search.
 
 It is an anytime search.  The first round yields a plan at once: for each host
 it takes the smallest set of instances whose departure ends the violation, and
-moves each to the host with the most room.  If no host has room, it first moves
+moves each to the host with the most room, or, if agents predict slow-downs, to
+the one with room and the lowest of them.  If no host has room, it first moves
 an instance away from there (an ejection).  Further rounds begin with the hosts
 that needed more than the least number of moves, or found none (squeaky wheel
 optimization, Joslin and Clements 1999).  The best round counts.  A unit of the
@@ -216,7 +217,8 @@ class Repair:
         self._budget.spend()
         instance = self.draft.instances[uuid]
         source = str(instance.host)
-        for target in self.loads.takers(uuid):
+        for target in self.draft.cluster.prefer_predicted(
+                self.loads.takers(uuid), instance):
             if self._accepts(target, instance):
                 self._move(uuid, source, target, relieves)
                 return 0

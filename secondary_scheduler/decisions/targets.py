@@ -28,7 +28,10 @@ def _needs(instance: Instance, home: Host | None, rules: PlacementRules
 
 
 class TargetFinder:
-    """Finds hosts for instances by first fit, in the order of their names.
+    """Finds hosts for instances by first fit.
+
+    Hosts are in the order of predicted performance, if there are predictions,
+    and of their names.
 
     :param violated: places with a violation, which are no targets
     """
@@ -42,10 +45,9 @@ class TargetFinder:
         self._unfit: set[tuple[object, ...]] = set()
 
     @functools.cached_property
-    def _targets(self) -> list[Host]:
+    def _targets(self) -> list[str]:
         hosts = self._preview.cluster.hosts
-        return [hosts[name] for name in sorted(hosts)
-                if self._takes(hosts[name])]
+        return [name for name in sorted(hosts) if self._takes(hosts[name])]
 
     def _takes(self, host: Host) -> bool:
         return (host.usable and not host.blocked and not host.violated
@@ -65,14 +67,16 @@ class TargetFinder:
         """
         slow: str | None = None
         changes: dict[str, tuple[str, ...]] = defaultdict(tuple)
-        places = self._preview.cluster.places
+        cluster = self._preview.cluster
+        places = cluster.places
         needs = _needs(instance, self._draft.hosts.get(instance.host or ''),
                        self._draft.cluster.rules)
         for step in self._draft.steps:
             for name in {place for host in {step.old.host, step.new.host}
                          - {None} for place in places(str(host))}:
                 changes[name] += (step.kind, step.old.uuid)
-        for host in self._targets:
+        for host in map(cluster.hosts.__getitem__, cluster.prefer_predicted(
+                self._targets, instance)):
             look = (host.name, tuple(changes[place] for place in places(
                 host.name)), needs)
             if (host.name == instance.host or host.name in avoid

@@ -8,7 +8,7 @@ Only shelving frees the host, and it loses memory.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 import dataclasses
 import enum
 import functools
@@ -16,6 +16,7 @@ import operator
 import typing
 
 from secondary_scheduler.model import units, vocabulary
+from secondary_scheduler.model.arrivals import Arrival, fill_unknown
 from secondary_scheduler.model.constraints import Constraint, PlacementRules
 from secondary_scheduler.model.lazy import Lazy
 from secondary_scheduler.model.lease_states import LeaseState
@@ -50,6 +51,9 @@ class DirtyMemory(typing.NamedTuple):
     in_5s: float = 0.0
 
 
+#: Predicted parts of performance that differ less are equal.
+_EQUAL_PERFORMANCE = 0.05
+
 #: No writes, or unknown.
 CLEAN = DirtyMemory()
 
@@ -77,6 +81,8 @@ class Instance:
     :param preempt_failed: it runs and its preemption failed; no retry yet
         unless a policy is violated
     :param origin: the host from which a decision migrated it
+    :param workload_class: class for which agents predict slow-downs; None if
+        it has none
     """
 
     uuid: str
@@ -102,6 +108,7 @@ class Instance:
     dirty: DirtyMemory = CLEAN
     wanted_cpu: float | None = None
     running_s: float | None = None
+    workload_class: str | None = None
 
     @property
     def claims(self) -> dict[str, int]:
@@ -186,6 +193,8 @@ class Host(Place):
         as far as it is known
     :param held: what the lease schedule keeps for servers that are about to
         start there, by resource class
+    :param arrivals: its agent's predictions for one more secondary, by
+        workload class
     """
 
     name: str
@@ -199,6 +208,7 @@ class Host(Place):
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
     capacities: Mapping[str, float] = dataclasses.field(default_factory=dict)
     held: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    arrivals: Mapping[str, Arrival] = dataclasses.field(default_factory=dict)
 
     def capacity(self, resource: str) -> float | None:
         """Return the capacity of a measured resource, None if not known.
@@ -365,6 +375,21 @@ class Cluster:
             for place in self.places(host)
             for policy in self.at(place).policies)
 
+    def prefer_predicted(self, hosts: Iterable[str], instance: Instance
+                         ) -> Iterable[str]:
+        """Return hosts, those with the highest predicted performance first.
+
+        Hosts with about equal predictions keep their order, and so do all if
+        nothing is predicted for the instance.
+        """
+        ranks = self._predicted_ranks[instance.workload_class]
+        return sorted(hosts, key=ranks.__getitem__) if ranks else hosts
+
+    @functools.cached_property
+    def _predicted_ranks(self) -> Lazy[str | None, Mapping[str, int]]:
+        """Rank of each host for a workload class, the best one lowest."""
+        return Lazy(functools.partial(_rank_hosts, self.hosts))
+
     @functools.cached_property
     def rules(self) -> PlacementRules:
         """All placement constraints at once."""
@@ -416,6 +441,16 @@ def _item_capacity(hosts: Mapping[str, Host], items: Mapping[str, Item],
     if len(known) < len(sizes) or not known or not item.part:
         return None
     return sum(known) / len(known) / item.part
+
+
+def _rank_hosts(hosts: Mapping[str, Host], workload_class: str | None
+                ) -> Mapping[str, int]:
+    found = [host.arrivals.get(workload_class or '')
+             for host in hosts.values()]
+    performance = fill_unknown([
+        None if one is None else one.performance for one in found])
+    return dict(zip(hosts, (-round(one / _EQUAL_PERFORMANCE)
+                            for one in performance), strict=False))
 
 
 _UUID = operator.attrgetter('uuid')

@@ -42,6 +42,10 @@ Optional fields of an instance are ``priority``, ``preempt_policy``, ``group``
 ``"dirty_mb": {"in_1s": 20, "in_5s": 24}`` is the memory that it writes to,
 which counts if the bandwidth of migrations is known, as in a cloud.
 
+``workload_class`` of an instance, and ``"arrivals": {"web": {"slowdown": 1.2,
+"harm": 0.1}}`` of a host, are what agents predict for one more instance of a
+class (see ``model.arrivals``).
+
 A context switch uses more optional fields.  Of an instance they are
 ``wanted``, the CPUs that it would use if nothing limited it, and
 ``running_s``, the seconds for which it has run.  Of a lease they are
@@ -60,6 +64,7 @@ import itertools
 import typing
 
 from secondary_scheduler.model import units, vocabulary
+from secondary_scheduler.model.arrivals import Arrival
 from secondary_scheduler.model.cluster import (
     Cluster,
     DirtyMemory,
@@ -212,7 +217,8 @@ def _instance(fields: Fields, leases: Mapping[str, LeaseMembers],
         migration_failed=fields.truth('pinned', False),
         return_failed=stuck and not runs, preempt_failed=stuck and runs,
         anti_affinity=fields.text('group', None),
-        origin=fields.text('origin', None), usage=usage)
+        origin=fields.text('origin', None), usage=usage,
+        workload_class=fields.text('workload_class', None))
     demand.done()
     dirty.done()
     fields.done()
@@ -250,13 +256,22 @@ def _host(fields: Fields) -> _Bound:
         blocked=fields.truth('blocked', False), usage=usage,
         capacities={one: size for one in units.UNITS if one != 'cpu'
                     and (size := capacity.number(one, None))},
-        held=held)
+        held=held,
+        arrivals=dict(_arrivals(fields.object('arrivals', optional=True))))
     own = ([read_policy_with_counters(one)
             for one in fields.objects('policies')]
            if 'policies' in fields.names else None)
     for one in (capacity, fields):
         one.done()
     return _Bound(host, aggregates, own)
+
+
+def _arrivals(fields: Fields) -> Iterator[tuple[str, Arrival]]:
+    for name in fields.names:
+        one = fields.object(name)
+        yield name, Arrival(one.number('slowdown', least=1),
+                            one.number('harm'))
+        one.done()
 
 
 def _take_amounts(fields: Fields) -> dict[str, int]:
@@ -327,6 +342,8 @@ def write_model(cluster: Cluster) -> dict[str, object]:
                          **host.capacities},
             'reserved': _amounts(host.reserved),
             'held': _amounts(host.held),
+            'arrivals': {name: one._asdict()
+                         for name, one in host.arrivals.items()},
             'usage': _usage(host.cpu_primary, host.usage),
             'usable': host.usable, 'blocked': host.blocked,
             'policies': write_policies(host.policies),
@@ -350,6 +367,7 @@ def write_model(cluster: Cluster) -> dict[str, object]:
             'stuck': one.return_failed or one.preempt_failed,
             'group': one.anti_affinity,
             'origin': one.origin, 'dirty_mb': one.dirty._asdict(),
+            'workload_class': one.workload_class,
         } for one in cluster.instances.values()],
         'leases': [dataclasses.asdict(lease)
                    for lease in leases.values()],

@@ -11,6 +11,7 @@ from typing import Any
 
 from oslo_utils import timeutils
 
+from secondary_scheduler.cpu_affinity import workload_keys
 from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.plans.constraint_rules import KnownNames
 from secondary_scheduler.watcher.scope import HostPlace
@@ -75,6 +76,8 @@ class NovaServer:
     * ``zone``: the availability zone that it must not leave, '' if it may.
     * ``aggregate_specs``: extra specs of its flavor about aggregates, by the
       key in their metadata.
+    * ``workload_class``: the class for which agents predict slow-downs, if
+      they know it.
     """
 
     uuid: str
@@ -98,6 +101,7 @@ class NovaServer:
     zone: str = ''
     aggregate_specs: Mapping[str, str] = dataclasses.field(
         default_factory=dict)
+    workload_class: str | None = None
 
     @classmethod
     def from_sdk(cls, server: Any, tells_zone: bool = True
@@ -133,7 +137,11 @@ class NovaServer:
             fault=str((server.fault or {}).get('message') or ''),
             zone=(server.pinned_availability_zone if tells_zone
                   else server.availability_zone) or '',
-            aggregate_specs=_aggregate_specs(specs))
+            aggregate_specs=_aggregate_specs(specs),
+            # The image of a server that boots from a volume has no id.
+            workload_class=workload_keys.class_name(
+                specs, getattr(server.image, 'id', None),
+                flavor.original_name))
 
     @classmethod
     def planned(cls, name: str, project: str, lease: str,

@@ -194,6 +194,7 @@ def build_cluster(
             anti_affinity=apart.get(uuid),
             wanted_cpu=_wanted_cpu(server, reported, report, facts),
             running_s=_running_s(server, facts.returned.get(uuid)),
+            workload_class=server.workload_class,
             origin=(origin if origin in snapshot.hosts
                     and origin != server.host else None))
         if server.host is not None:
@@ -223,6 +224,7 @@ def build_cluster(
             cpu_primary=report.cpu_primary if report else None,
             usage=_primary_usage(report),
             capacities=_capacities(report),
+            arrivals=report.arrivals if report else {},
             policies=(host_policies(report, name in relief)
                       if report and inside else ()),
             usable=bool(

@@ -18,6 +18,7 @@ from secondary_scheduler.estimation.durations import (
 )
 from secondary_scheduler.estimation.room import LoadLimits
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.model.arrivals import Arrival
 from secondary_scheduler.model.cluster import (
     HostPolicy,
     InFlight,
@@ -125,6 +126,33 @@ class TestGuided(Case):
         # The higher lease of the two that leave gets the room.
         self.assertEqual({'a': ('migrate', 'x'), 'b': ('suspend', None)},
                          kinds(self.decide(world)))
+
+    def test_higher_prediction_of_performance_wins_among_hosts_with_room(self):
+        one, two = slots_policy(1), slots_policy(2)
+        hosts = [host('x', policies=(two,), arrivals={'web': Arrival(2, 0)}),
+                 host('y', policies=(one,), arrivals={'web': Arrival(1, 0)}),
+                 host('z', policies=(slots_policy(0),),
+                      arrivals={'web': Arrival(1, 0)})]
+        for moves_first in (False, True):
+            for workload_class, target in (
+                    ('web', 'y'), ('db', 'x'), (None, 'x')):
+                with self.subTest(moves_first, target=target):
+                    self.assertEqual({'a': ('migrate', target)}, kinds(
+                        self.decide(self.crowded(*hosts, vm(
+                            'a', 'h', workload_class=workload_class),
+                            threshold=0), profile=CostProfile(
+                                moves_first=moves_first))))
+
+    def test_shelved_instance_returns_where_it_is_predicted_to_be_fast(self):
+        hosts = [host('x', primary=0.0, arrivals={'web': Arrival(1, 0.5)}),
+                 host('y', arrivals={'web': Arrival(1, 0.01)}),
+                 # About as fast, and emptier.
+                 host('z', primary=10.0, arrivals={'web': Arrival(1, 0.02)})]
+        world = cluster(*hosts, vm(
+            'a', None, InstanceState.SHELVED, preempted=True,
+            workload_class='web'))
+        self.assertEqual({'a': ('unshelve', 'z')},
+                         kinds(self.decide(world, 'return')))
 
     def test_lower_lease_elsewhere_is_preempted(self):
         world = self.crowded(

@@ -180,6 +180,18 @@ class TestModel(unittest.TestCase):
             (world.hosts['n1'].held, world.instances, world.leases),
             (again.hosts['n1'].held, again.instances, again.leases))
 
+    def test_predictions_are_read_and_written(self):
+        whole = copy.deepcopy(MODEL)
+        whole['hosts'][0]['arrivals'] = {'web': {'slowdown': 1.5,
+                                                 'harm': 0.25}}
+        whole['instances'][0]['workload_class'] = 'web'
+        world = model(whole)
+        self.assertEqual({'web': (1.5, 0.25)}, world.hosts['n1'].arrivals)
+        self.assertEqual('web', world.instances['v1'].workload_class)
+        again = model(model_documents.write_model(world))
+        self.assertEqual((world.hosts, world.instances),
+                         (again.hosts, again.instances))
+
     def test_constraints_are_read_and_written(self):
         world = model({**MODEL, 'constraints': CONSTRAINTS})
         both, v1 = frozenset({'v1', 'v2'}), frozenset({'v1'})

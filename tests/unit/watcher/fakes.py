@@ -256,7 +256,7 @@ def sdk_server(number, extra_specs=None, **changes):
         'id': uid(number), 'project_id': 'p1', 'compute_host': 'h1',
         'status': 'ACTIVE', 'task_state': None, 'metadata': {},
         'scheduler_hints': None, 'updated_at': None, 'name': 'x',
-        'user_id': 'alice', 'fault': None, 'created_at': None,
+        'user_id': 'alice', 'image': None, 'fault': None, 'created_at': None,
         'launched_at': None, 'availability_zone': 'nova',
         'pinned_availability_zone': None,
         'flavor': types.SimpleNamespace(

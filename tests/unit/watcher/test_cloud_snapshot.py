@@ -51,6 +51,19 @@ class ServerTest(TestCase):
                          'aggregate_instance_extra_specs:ssd':
                          '<or> true <or> yes'}).aggregate_specs)
 
+    def test_workload_class_is_that_of_the_flavor_or_of_its_image(self):
+        image = mock.Mock(id=fakes.uid(8))
+        # Neither metadata nor hints of the tenant count.
+        wish = {'lifecycle:workload_class': 'quiet'}
+        marked = {vocabulary.MARKER: 'true'}
+        for specs, one, expected in (
+                ({**marked, vocabulary.WORKLOAD_CLASS: 'web'}, image, 'web'),
+                (marked, image, f'{fakes.uid(8)}/secondary'),
+                (marked, None, None), (marked, {}, None)):
+            self.assertEqual(expected, self.read(
+                extra_specs=specs, image=one, metadata=wish,
+                scheduler_hints=wish).workload_class)
+
     def test_unchanged_time_is_since_the_last_update(self):
         now = datetime.datetime.now(datetime.UTC)
         for said, seconds in ((None, 0), ('2000-01-01T00:00:00Z', (

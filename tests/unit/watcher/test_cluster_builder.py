@@ -112,6 +112,16 @@ class BuildTest(TestCase):
             self.assertFalse(self.build(
                 (), hosts, fresh, **more).hosts['h1'].usable)
 
+    def test_predictions_and_classes_are_taken_over(self):
+        arrivals = {'web': (1.5, 0.0)}
+        found = self.build(
+            [fakes.server(1, workload_class='web')],
+            [fakes.host('h1'), fakes.host('h2')],
+            [fakes.report('h1', arrivals=arrivals)])
+        self.assertEqual('web', found.instances[fakes.uid(1)].workload_class)
+        self.assertEqual([arrivals, {}], [
+            one.arrivals for one in found.hosts.values()])
+
     def test_a_report_counts_only_where_nova_has_the_instance(self):
         here, there = fakes.server(1, 'h1'), fakes.server(2, 'h2')
         found = self.build(
