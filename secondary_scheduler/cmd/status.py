@@ -17,11 +17,12 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from secondary_scheduler import conf as project_options
+from secondary_scheduler.agent.profile_files import read_profiles
 from secondary_scheduler.cmd import console, flavors, providers
 from secondary_scheduler.conf import policy, watcher
 from secondary_scheduler.policies import language
 from secondary_scheduler.reading.options import load_options, read_settings
-from secondary_scheduler.reading.values import InputError
+from secondary_scheduler.reading.values import InputError, shown
 from secondary_scheduler.watcher.constraint_file import read_constraint_file
 
 FILTER = 'SecondaryPolicyFilter'
@@ -166,6 +167,8 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def dedicated_cpus(self) -> _Result:
         """Check that hosts with dedicated CPUs have shared ones, too."""
+        driver = self._agent_option('cpu_affinity', 'none')
+
         def check(cloud: typing.Any) -> _Result:
             hosts = list(providers.Providers(
                 cloud.placement).without_shared_cpus())
@@ -176,9 +179,36 @@ class Checks(upgradecheck.UpgradeCommands):
                     'secondaries no CPU set; the agent keeps them off the '
                     'dedicated CPUs of primaries, but only from shortly after '
                     'each start. And nova-compute does not restart while a '
-                    'secondary is on the host. Set both.'))
+                    'secondary is on the host. Set both.'
+                    + (f' The CPU affinity {shown(driver)} then has the '
+                       'dedicated CPUs that no primary uses yet, and moves '
+                       'secondaries whenever a primary takes one.'
+                       if driver != 'none' else '')))
             return _Result(_Code.SUCCESS)
         return self._ask(check)
+
+    def workload_profiles(self) -> _Result:
+        """Check that the agent's profiles of workload classes can be read."""
+        path = self._agent_option('cpu_affinity_profiles', '')
+        try:
+            if path:
+                read_profiles(path)
+        except InputError as exc:
+            return _Result(_Code.FAILURE, (
+                f'Agents do not use [secondary_agent] cpu_affinity_profiles: '
+                f'{exc}. See "secondary-agent profiles check".'))
+        return _Result(_Code.SUCCESS)
+
+    def _agent_option(self, name: str, default: str) -> str:
+        """Return the last value of an agent's option in the files.
+
+        The options of agents are not registered here: their defaults depend
+        on the host.  They are seen if the agent's file is among the files.
+        """
+        return next((
+            one.value for one in reversed(list(read_settings(self._conf)))
+            if (one.section, _normalize(one.name)) == ('secondary_agent',
+                                                       name)), default)
 
     def _ask(self, check: Callable[[typing.Any], _Result]) -> _Result:
         try:
@@ -198,6 +228,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Flavors', flavors),
         ('Resource providers', providers),
         ('Dedicated CPUs', dedicated_cpus),
+        ('Workload profiles', workload_profiles),
     )
 
 

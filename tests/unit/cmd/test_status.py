@@ -70,7 +70,7 @@ class StatusTest(unittest.TestCase):
     def test_all_checks_succeed(self):
         code, results = self.check()
         self.assertEqual(0, code, results)
-        self.assertEqual(8, len(results))
+        self.assertEqual(9, len(results))
 
     def test_faulty_or_missing_policies_are_reported(self):
         self.found('Policies', upgradecheck.Code.FAILURE, 'column 8',
@@ -147,6 +147,31 @@ class StatusTest(unittest.TestCase):
             code, details = results['Dedicated CPUs']
             self.assertEqual(named, name in details)
             self.assertEqual(upgradecheck.Code.WARNING, code)
+
+    def test_cpu_affinity_on_hosts_with_dedicated_cpus_only_is_named(self):
+        root = self.cloud.placement.add('pinned.example', PCPU=(8, 0))
+        self.cloud.placement.add(
+            'pinned_secondary', parent=root,
+            uid=vocabulary.child_provider_uuid(root))
+        for option, named in (('cpu-affinity = pool', True),
+                              ('cpu_affinity = none', False), ('', False)):
+            _, results = self.check(f'{GOOD}[secondary_agent]\n{option}\n')
+            self.assertIs(named, 'affinity "pool"'
+                          in results['Dedicated CPUs'][1])
+
+    def test_unreadable_workload_profiles_are_a_failure(self):
+        option = '[secondary_agent]\ncpu_affinity_profiles = '
+        with tempfile.NamedTemporaryFile('w', suffix='.json') as file:
+            for value, words in ((2.0, ''), (0.5, 'time_sharing[a][a]')):
+                file.seek(0)
+                file.truncate()
+                json.dump({'classes': ['a'], 'uses': {'a': {'cpu': 50}},
+                           'time_sharing': [[value]]}, file)
+                file.flush()
+                self.found('Workload profiles', upgradecheck.Code(
+                    2 if words else 0), words, GOOD + option + file.name)
+        self.found('Workload profiles', upgradecheck.Code.FAILURE,
+                   '/missing.json', GOOD + option + '/missing.json')
 
     def test_dedicated_cpus_of_hosts_not_enabled_do_not_count(self):
         self.cloud.placement.add('other.example', PCPU=(8, 0))
