@@ -268,8 +268,8 @@ def _performance(host_state: typing.Any, report: HostReport | None,
                  known: int, name: str | None) -> float | None:
     """Return the predicted performance with a new secondary of a class.
 
-    Instances that came to the host since the report each count like the new
-    one, so that many requests in a second do not all go to one host.
+    Secondaries that the report has not counted each count like the new one, so
+    that many requests in a second do not all go to one host.
     """
     arrival = report.arrivals.get(name) if report and name else None
     if report is None or arrival is None:
