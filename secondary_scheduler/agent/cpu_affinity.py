@@ -28,14 +28,16 @@ from secondary_scheduler.agent.cpu_sets import AssignedCpus
 from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import Primary, Secondary
 from secondary_scheduler.agent.pins import Cpus
+from secondary_scheduler.agent.profile_files import read_profiles
 from secondary_scheduler.agent.sensors.base import CounterRates
 from secondary_scheduler.agent.vcpu_times import VcpuMeter
 from secondary_scheduler.cpu_affinity import base
+from secondary_scheduler.cpu_affinity.arrivals import ArrivalPredictor
 from secondary_scheduler.cpu_affinity.workload_profiles import (
     UNPROFILED,
     WorkloadProfiles,
-    read_profiles,
 )
+from secondary_scheduler.model.arrivals import Arrival
 from secondary_scheduler.model.topology import Topology, usable_cpus
 from secondary_scheduler.reading.values import InputError
 
@@ -115,6 +117,12 @@ class CpuAffinity:
         self._view: base.AffinityView | None = None
         self._decision: base.AffinityDecision | None = None
         self._problem = ''
+        self._predictor: ArrivalPredictor | None = None
+        if self._driver and self.profiles is not UNPROFILED and (
+                not options.cpu_affinity_advice):
+            self._predictor = ArrivalPredictor(self.profiles,
+                                               self._driver.options)
+        self._arrivals: Mapping[str, Arrival] = {}
         #: Number of vCPUs that got another set while their guest ran.
         self.moves = 0
 
@@ -153,6 +161,7 @@ class CpuAffinity:
                           'their first sets')
             with self._lock:
                 self._view = self._decision = None
+                self._arrivals = {}
                 self._problem = str(exc) or type(exc).__name__
 
     def _decide(self, view: base.AffinityView) -> None:
@@ -160,8 +169,14 @@ class CpuAffinity:
         assert self._driver is not None     # nosec B101
         before = self._decision
         decision = self._driver.decide(view, before)
+        arrivals: Mapping[str, Arrival] = {}
+        if self._predictor is not None:
+            arrivals = self._predictor.predict(
+                view, decision,
+                view.topology.cpus - (self._dedicated.own or frozenset()))
         with self._lock:
             self._view, self._decision, self._problem = view, decision, ''
+            self._arrivals = arrivals
             if before is not None:
                 self.moves += sum(
                     some != before.sets[name]
@@ -298,6 +313,14 @@ class CpuAffinity:
         if not self.enabled or topology is None:
             return None
         return len(topology.cpus - (self._dedicated.own or frozenset()))
+
+    def arrivals(self) -> Mapping[str, Arrival]:
+        """Return predictions for one more secondary of each known class.
+
+        :returns: nothing without a driver, without profiles, or with advice
+        """
+        with self._lock:
+            return self._arrivals
 
     def status(self, guests: Sequence[Secondary]) -> dict[str, typing.Any]:
         """Return what ``secondary-agent status`` shows."""

@@ -175,7 +175,6 @@ class Reporter:
         reason = self.full_reason(guests)
         primary, uses = parts.gauges.recent()
         problems = self.problems()
-        affinity = getattr(parts, 'affinity', None)
         with self._lock:
             self._seq += 1
             seq = self._seq
@@ -201,7 +200,7 @@ class Reporter:
                 for guest in guests),
             save_free_mb=self.save_free_mb,
             killed=parts.killed.reasons,
-            arrivals=limit_arrivals(affinity.arrivals() if affinity else {}),
+            arrivals=limit_arrivals(parts.affinity.arrivals()),
             counters={**parts.trigger.counters,
                       'kills': parts.trigger.counters['kills']
                       + parts.memory_guard.kills,

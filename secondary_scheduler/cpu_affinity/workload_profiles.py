@@ -11,11 +11,9 @@ victim first.  The printed tables of the thesis have the neighbour first
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import functools
-import json
 import math
 import typing
 
-from secondary_scheduler.reading.files import read_document
 from secondary_scheduler.reading.values import InputError, shown
 
 #: Slow-downs and uses above this are errors of a measurement.
@@ -182,18 +180,6 @@ class WorkloadProfiles:
 UNPROFILED = WorkloadProfiles(
     {'any': ResourceUse(100.0)},
     SlowdownMatrix('time_sharing', ('any',), ((2.0,),)))
-
-
-def read_profiles(path: str) -> WorkloadProfiles:
-    """Read profiles from a file of JSON, as ``parse_profiles`` describes.
-
-    :raises InputError: with the file, and the place of the first fault
-    """
-    text = read_document(path)
-    try:
-        return parse_profiles(json.loads(text))
-    except (ValueError, RecursionError) as exc:
-        raise InputError(f'{path}: {exc}') from None
 
 
 def parse_profiles(document: object) -> WorkloadProfiles:

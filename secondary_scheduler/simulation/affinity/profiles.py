@@ -12,6 +12,7 @@ from stevedore import driver, exception, extension
 
 from secondary_scheduler.agent import cpu_topology
 from secondary_scheduler.agent.kernel_files import explain, parse_cpus
+from secondary_scheduler.agent.profile_files import read_profiles
 from secondary_scheduler.cpu_affinity.base import (
     NAMESPACE,
     AffinityOptions,
@@ -20,7 +21,6 @@ from secondary_scheduler.cpu_affinity.base import (
 from secondary_scheduler.cpu_affinity.prediction import SlowdownEstimates
 from secondary_scheduler.cpu_affinity.workload_profiles import (
     WorkloadProfiles,
-    read_profiles,
 )
 from secondary_scheduler.model.topology import Topology, usable_cpus
 from secondary_scheduler.reading.values import InputError
@@ -38,7 +38,7 @@ class AffinityProfile(AffinityOptions):
     * ``dedicated``: CPUs of it that primaries have for themselves, such as
       ``0-3,8``;
     * ``workloads``: ``thesis`` for its eight classes, or a JSON file with
-      profiles of others (``cpu_affinity.workload_profiles.read_profiles``);
+      profiles of others (``cpu_affinity.workload_profiles.parse_profiles``);
     * ``period_s``: seconds between two decisions of ``resource`` and
       ``interference``; 0 decides when a guest comes, goes, wakes or becomes
       idle;
