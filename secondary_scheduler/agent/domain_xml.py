@@ -24,6 +24,10 @@ LIMITS = 'https://opendev.org/secondary-scheduler/limits/1.0'
 _VCPUS = re.compile(r'[1-9][0-9]{0,3}')
 _MEMORY = re.compile(r'[0-9]{1,9}')
 
+_IMAGE = re.compile(r'[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+#: Longest name of a flavor in Nova, and longest extra spec.
+_LONGEST_NAME = 255
+
 #: Nova's largest domain XML is some tens of kilobytes.
 _LARGEST_XML = 1 << 20
 
@@ -47,7 +51,9 @@ class DomainGuest:
     ``memory_mb`` is the memory of its flavor (MiB), 0 if unknown.
     ``limited`` is true if the domain carries a record of original device
     limits.  ``cpus`` are the CPUs over which Nova lets it float, as the
-    kernel lists CPUs, or '' if the XML names none.
+    kernel lists CPUs, or '' if the XML names none.  ``workload_class`` is the
+    class that its flavor names, ``image`` the UUID of its image, ``flavor``
+    the name of its flavor; '' if there is none.
     """
 
     uuid: str
@@ -59,6 +65,9 @@ class DomainGuest:
     disks: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
     limited: bool = dataclasses.field(default=False, kw_only=True)
     cpus: str = dataclasses.field(default='', kw_only=True)
+    workload_class: str = dataclasses.field(default='', kw_only=True)
+    image: str = dataclasses.field(default='', kw_only=True)
+    flavor: str = dataclasses.field(default='', kw_only=True)
 
     @property
     def devices(self) -> tuple[str, ...]:
@@ -90,6 +99,19 @@ def _is_cpus(text: str) -> bool:
     return True
 
 
+def _name(text: str) -> str:
+    """Return the name of a class or a flavor, '' if it is too long."""
+    return text if len(text) <= _LONGEST_NAME else ''
+
+
+def _image(text: str) -> str:
+    """Return the UUID of an image, '' if it is none.
+
+    Nova writes '' for an instance that has booted from a volume.
+    """
+    return text if _IMAGE.fullmatch(text) else ''
+
+
 def is_plausible(guest: DomainGuest) -> bool:
     """Return whether the values of a guest could have come from a domain XML.
 
@@ -99,6 +121,9 @@ def is_plausible(guest: DomainGuest) -> bool:
                 and all(map(_TAP.fullmatch, guest.taps))
                 and all(map(_DISK.fullmatch, guest.disks))
                 and _is_cpus(guest.cpus)
+                and guest.workload_class == _name(guest.workload_class)
+                and guest.flavor == _name(guest.flavor)
+                and guest.image == _image(guest.image)
                 and vocabulary.LOWEST_PRIORITY <= guest.priority
                 <= vocabulary.HIGHEST_PRIORITY)
 
@@ -152,6 +177,7 @@ def read_guest(xml: str, uuid: str) -> DomainGuest | None:
     memory = (flavor.findtext(f'{NOVA}memory') or '').strip()
     vcpu = root.find('vcpu')
     cpus = '' if vcpu is None else vcpu.get('cpuset', '')
+    images = instances[0].findall(f'{NOVA}image')
     taps = [target.get('dev', '') for target
             in root.findall('devices/interface/target')]
     return DomainGuest(
@@ -163,6 +189,9 @@ def read_guest(xml: str, uuid: str) -> DomainGuest | None:
         memory_mb=int(memory) if _MEMORY.fullmatch(memory) else 0,
         disks=tuple(_disks(root)),
         cpus=cpus if _is_cpus(cpus) else '',
+        workload_class=_name(specs.get(vocabulary.WORKLOAD_CLASS, '')),
+        image=_image(images[0].get('uuid', '')) if len(images) == 1 else '',
+        flavor=_name(flavor.get('name', '')),
         limited=root.find(f'metadata/{{{LIMITS}}}limits') is not None,
     )
 

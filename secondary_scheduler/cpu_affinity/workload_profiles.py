@@ -14,6 +14,11 @@ import functools
 import math
 import typing
 
+from secondary_scheduler.cpu_affinity.measurements import (
+    Measurement,
+    format_measurement,
+    parse_measurement,
+)
 from secondary_scheduler.reading.values import InputError, shown
 
 #: Slow-downs and uses above this are errors of a measurement.
@@ -39,12 +44,15 @@ class SlowdownMatrix:
 
     :param rows: a row for each victim in order of ``classes``, with an entry
         for each neighbour in the same order; None is unknown
+    :param trusted: classes that may stand in for unknown ones; None allows
+        all
     :raises InputError: with the place of the first invalid entry
     """
 
     name: str
     classes: tuple[str, ...]
     rows: tuple[tuple[float | None, ...], ...]
+    trusted: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         size = len(self.classes)
@@ -74,8 +82,11 @@ class SlowdownMatrix:
             self.classes, self.rows, strict=True) for neighbour, value in zip(
             self.classes, row, strict=True) if value is not None}
         worst = max(known.values())
-        by_victim = _means(known, 0)
-        by_neighbour = _means(known, 1)
+        measured = {pair: value for pair, value in known.items()
+                    if self.trusted is None or self.trusted >= set(pair)
+                    } or known
+        by_victim = _means(measured, 0)
+        by_neighbour = _means(measured, 1)
         sensitive = max(by_victim, key=lambda one: by_victim[one])
         noisy = max(by_neighbour, key=lambda one: by_neighbour[one])
         found: dict[tuple[str | None, str | None], float] = {}
@@ -88,8 +99,10 @@ class SlowdownMatrix:
                         (sensitive, neighbour), (victim, noisy))
                         if pair in known), default=worst)
         for one in self.classes:
-            found[None, one] = found[sensitive, one]
-            found[one, None] = found[one, noisy]
+            found[None, one] = (found[sensitive, one] if one in by_neighbour
+                                else worst)
+            found[one, None] = (found[one, noisy] if one in by_victim
+                                else worst)
         found[None, None] = worst
         return found
 
@@ -104,6 +117,29 @@ class SlowdownMatrix:
         return self._completed[
             victim if victim in self._known else None,
             neighbour if neighbour in self._known else None]
+
+    def with_unknown(self, classes: Sequence[str]) -> 'SlowdownMatrix':
+        """Return the matrix with more classes, of which nothing is known."""
+        unknown = (None,) * len(classes)
+        every = (*self.classes, *classes)
+        return SlowdownMatrix(
+            self.name, every, (*(row + unknown for row in self.rows),
+                               *((None,) * len(every) for _ in classes)),
+            self.trusted or frozenset(self.classes))
+
+    def restrict(self, classes: Sequence[str]) -> 'SlowdownMatrix':
+        """Return the matrix of some of the classes.
+
+        :raises InputError: if nothing is known of them
+        """
+        return SlowdownMatrix(self.name, tuple(classes), tuple(
+            tuple(self.entry(victim, neighbour) for neighbour in classes)
+            for victim in classes))
+
+    def entry(self, victim: str, neighbour: str) -> float | None:
+        """Return a measured slow-down of known classes, None if unknown."""
+        return self.rows[self.classes.index(victim)][
+            self.classes.index(neighbour)]
 
     @functools.cached_property
     def _known(self) -> frozenset[str | None]:
@@ -133,6 +169,7 @@ class WorkloadProfiles:
     :param time_sharing: slow-downs of two guests on one CPU
     :param space_sharing: slow-downs of two guests on different CPUs of a
         cache; None if they were not measured
+    :param measurement: their origin; None if it is not known
     :raises InputError: if the classes differ, or with the place of an invalid
         use
     """
@@ -140,6 +177,7 @@ class WorkloadProfiles:
     uses: Mapping[str, ResourceUse]
     time_sharing: SlowdownMatrix
     space_sharing: SlowdownMatrix | None = None
+    measurement: Measurement | None = None
 
     def __post_init__(self) -> None:
         for matrix in (self.time_sharing, self.space_sharing):
@@ -168,6 +206,17 @@ class WorkloadProfiles:
                 default=None)
             for column in zip(*self.uses.values(), strict=True)))
 
+    def with_unknown(self, classes: Iterable[str]) -> 'WorkloadProfiles':
+        """Return the profiles with more classes, of which nothing is known.
+
+        Such a class is predicted like an unknown one, but can be learned.
+        """
+        new = [one for one in dict.fromkeys(classes) if one not in self.uses]
+        return WorkloadProfiles(
+            {**self.uses, **dict.fromkeys(new, self._highest)},
+            self.time_sharing.with_unknown(new), self.space_sharing
+            and self.space_sharing.with_unknown(new), self.measurement)
+
     def unknown_classes(self, classes: Iterable[str | None]
                         ) -> tuple[str | None, ...]:
         """Return the classes without a profile, each once, in order."""
@@ -193,7 +242,7 @@ def parse_profiles(document: object) -> WorkloadProfiles:
         "space_sharing": null}
 
     The rows of matrices are victims.  ``null``, and a resource that is left
-    out, are unknown.
+    out, are unknown.  ``measurement`` is optional.
 
     :raises InputError: with the place of the first fault
     """
@@ -206,15 +255,17 @@ def parse_profiles(document: object) -> WorkloadProfiles:
         raise InputError('classes: expected a list of names, not '
                          f'{shown(classes)}')
     unknown = sorted(map(str, document.keys() - {
-        'classes', 'uses', 'time_sharing', 'space_sharing'}))
+        'classes', 'uses', 'time_sharing', 'space_sharing', 'measurement'}))
     if unknown:
         raise InputError(f'unknown: {", ".join(unknown)}')
     space = document.get('space_sharing')
+    measured = document.get('measurement')
     return WorkloadProfiles(
         _parse_uses(document.get('uses')),
         _parse_matrix('time_sharing', classes, document.get('time_sharing')),
         None if space is None
-        else _parse_matrix('space_sharing', classes, space))
+        else _parse_matrix('space_sharing', classes, space),
+        None if measured is None else parse_measurement(measured))
 
 
 def _is_list(value: object) -> typing.TypeGuard[Sequence[typing.Any]]:
@@ -243,3 +294,22 @@ def _parse_matrix(name: str, classes: Sequence[str], rows: object
                          f'{shown(rows)}')
     return SlowdownMatrix(name, tuple(classes),
                           tuple(tuple(row) for row in rows))
+
+
+def format_profiles(profiles: WorkloadProfiles) -> dict[str, typing.Any]:
+    """Return profiles as a document that ``parse_profiles`` reads."""
+    space = profiles.space_sharing
+    classes = profiles.time_sharing.classes
+    found: dict[str, typing.Any] = {
+        'classes': list(classes),
+        'uses': {name: {metric: value for metric, value in
+                        profiles.uses[name]._asdict().items()
+                        if value is not None or metric == 'cpu'}
+                 for name in classes},
+        'time_sharing': [list(row) for row in profiles.time_sharing.rows],
+        'space_sharing': space and [
+            [space.entry(victim, neighbour) for neighbour in classes]
+            for victim in classes]}
+    if profiles.measurement is not None:
+        found['measurement'] = format_measurement(profiles.measurement)
+    return found

@@ -15,7 +15,8 @@ class ReadGuest(unittest.TestCase):
         guest = read(fakes.domain_xml(
             fakes.UUIDS[0], 'i', fakes.nova_metadata(fakes.MARKED)))
         self.assertEqual(
-            domain_xml.DomainGuest(fakes.UUIDS[0], 'i', 4, 2, memory_mb=128),
+            domain_xml.DomainGuest(fakes.UUIDS[0], 'i', 4, 2, memory_mb=128,
+                                   flavor='f'),
             guest,
         )
 

@@ -145,7 +145,8 @@ class Listing(unittest.TestCase):
         self.domains.refresh()
         data = self.host.store.load('domains.json')
         data['secondaries'][0]['unheard_of'] = 1
-        del data['secondaries'][0]['taps']
+        for name in ('taps', 'workload_class', 'image', 'flavor'):
+            del data['secondaries'][0][name]
         self.host.store.save('domains.json', data)
         self.domains = self.make()
         self.assertEqual([uuid], self.uuids())

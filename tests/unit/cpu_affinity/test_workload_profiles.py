@@ -2,6 +2,7 @@
 
 """Profiles of workload classes: validation and completion."""
 
+import json
 import math
 import unittest
 
@@ -21,6 +22,16 @@ def document(**changes):
                      'b': {'cpu': 100, 'disk': None}},
             'time_sharing': [[1.25, 1.2], [1.84, 2]],
             'space_sharing': [[1, 1], [1.5, 1.1]]} | changes
+
+
+def measured(**changes):
+    """Return a valid measurement with changes in its first slow-down."""
+    return {'cpu_model': 'EPYC', 'kernel': '6.1', 'metric': 'units',
+            'seconds': 10.0, 'unknown': ['SMT sibling: one thread per core'],
+            'slowdowns': [{'victim': 'a', 'neighbour': 'b',
+                           'place': 'same CPU', 'median': 1.2,
+                           'deviation': 0.1414, 'values': [1.1, 1.3],
+                           'cpu_values': [1.0]} | changes]}
 
 
 class TestParsing(unittest.TestCase):
@@ -67,26 +78,53 @@ class TestParsing(unittest.TestCase):
                 ({'uses': {'a': {'cpu': 1, 'gpu': 1}, 'b': {'cpu': 1}}},
                  r'uses\[a\]: expected cpu and any of'),
                 ({'uses': [1]}, 'uses: expected the use of each class'),
-                ({'sharing': 1}, 'unknown: sharing')):
+                ({'sharing': 1}, 'unknown: sharing'),
+                ({'measurement': [1]}, 'measurement: expected an object'),
+                ({'measurement': measured() | {'seconds': '1'}},
+                 'measurement.seconds: expected a number'),
+                ({'measurement': measured() | {'host': 'x'}},
+                 'measurement.host: is not known'),
+                ({'measurement': measured(place='beside')},
+                 r'slowdowns\[0\].place: expected one of same CPU'),
+                ({'measurement': measured(values=[])},
+                 r'slowdowns\[0\].values: expected at least one'),
+                ({'measurement': measured(values=[1, math.nan])},
+                 r'slowdowns\[0\].values\[1\]: expected a number above 0'),
+                ({'measurement': measured(values=[0])},
+                 r'slowdowns\[0\].values\[0\]: .*not 0')):
             with self.subTest(changes), self.assertRaisesRegex(InputError,
                                                                text):
                 workload_profiles.parse_profiles(document(**changes))
         with self.assertRaisesRegex(InputError, 'expected profiles'):
             workload_profiles.parse_profiles([1])
 
+    def test_written_document_is_read_again(self):
+        for changes in ({}, {'space_sharing': None},
+                        {'measurement': measured()},
+                        {'time_sharing': [[1.25, None], [None, 2]]}):
+            found = workload_profiles.parse_profiles(document(**changes))
+            written = workload_profiles.format_profiles(found)
+            json.dumps(written, allow_nan=False)
+            self.assertEqual(found, workload_profiles.parse_profiles(written))
+        self.assertEqual(measured(), workload_profiles.format_profiles(
+            workload_profiles.parse_profiles(document(
+                measurement=measured())))['measurement'])
+
     @hypothesis.given(strategies.recursive(
         strategies.none() | strategies.booleans() | strategies.floats()
         | strategies.text(max_size=3) | strategies.integers(),
         lambda some: strategies.lists(some, max_size=3)
         | strategies.dictionaries(strategies.sampled_from(
-            ['classes', 'uses', 'time_sharing', 'space_sharing', 'cpu', 'a']),
+            ['classes', 'uses', 'time_sharing', 'space_sharing', 'cpu', 'a',
+             'kernel', 'slowdowns', 'values', 'place']),
             some, max_size=4)))
     def test_any_document_is_read_or_refused(self, anything):
         try:
             workload_profiles.parse_profiles(anything)
         except InputError as exc:
             self.assertTrue(str(exc).isascii())
-        for key in ('classes', 'uses', 'time_sharing', 'space_sharing'):
+        for key in ('classes', 'uses', 'time_sharing', 'space_sharing',
+                    'measurement'):
             try:
                 workload_profiles.parse_profiles(document(**{key: anything}))
             except InputError:
@@ -104,6 +142,20 @@ class TestCompletion(unittest.TestCase):
             self.assertEqual(matrix.slowdown(one, 'HA'),
                              matrix.slowdown(one, 'new'))
         self.assertEqual(2.65, matrix.slowdown(None, 'new'))
+
+    def test_added_class_is_predicted_like_an_unknown_one(self):
+        found = thesis_host.PROFILES.with_unknown(['new', 'HL', 'new'])
+        self.assertEqual((*thesis_host.CLASSES, 'new'),
+                         found.time_sharing.classes)
+        for matrix, before in (
+                (found.time_sharing, thesis_host.PROFILES.time_sharing),
+                (found.space_sharing, thesis_host.PROFILES.space_sharing)):
+            for victim in (*thesis_host.CLASSES, 'new', None):
+                for neighbour in (*thesis_host.CLASSES, 'new', None):
+                    self.assertEqual(
+                        before.slowdown(victim, neighbour),
+                        matrix.slowdown(victim, neighbour))
+        self.assertEqual(thesis_host.PROFILES.use(None), found.use('new'))
 
     def test_unknown_entries_are_the_worst_of_their_row_and_column(self):
         matrix = SlowdownMatrix('m', ('a', 'b', 'c'), (
