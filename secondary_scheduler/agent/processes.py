@@ -2,6 +2,7 @@
 
 """QEMU processes of guests: find, verify, measure and kill them."""
 
+from collections.abc import Callable, Collection
 import contextlib
 import ctypes
 import os
@@ -16,6 +17,9 @@ LOG = logging.getLogger(__name__)
 
 #: Number of the system call process_mrelease(2), on all architectures.
 _MRELEASE = 448
+
+#: Option of prctl(2): signal to a process at the death of its parent.
+_PDEATHSIG = 1
 
 _PAGE = os.sysconf('SC_PAGE_SIZE')
 
@@ -191,3 +195,24 @@ def show_thread_name() -> None:
           open(f'/proc/self/task/{threading.get_native_id()}/comm',
                'w') as file):
         file.write(threading.current_thread().name)
+
+
+def dying_with_parent(cpus: Collection[int] | None = None
+                      ) -> Callable[[], None]:
+    """Return a ``preexec_fn`` of a child process that dies with this one.
+
+    It dies even if this process is killed.
+
+    :param cpus: the only CPUs on which it may run
+    """
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl
+
+    def prepare() -> None:
+        if cpus is not None:
+            os.sched_setaffinity(0, cpus)
+        prctl(_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:      # it died before that took effect
+            os._exit(1)
+
+    return prepare

@@ -21,7 +21,11 @@ from secondary_scheduler.agent import (
 )
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.throttles import Throttles
+from secondary_scheduler.cmd import characterise as characterise_command
 from secondary_scheduler.cmd import console
+from secondary_scheduler.cmd import profiles as profiles_command
+from secondary_scheduler.cmd.characterise import characterise
+from secondary_scheduler.cmd.profiles import profiles
 from secondary_scheduler.conf import agent as agent_conf
 from secondary_scheduler.conf import policy as policy_conf
 from secondary_scheduler.policies import language
@@ -43,7 +47,9 @@ _COMMANDS = {
              'needs neither libvirt nor policies',
     'release': 'restore the original limits of all secondaries; the agent '
                'must be stopped',
-    'status': 'show the last status of the running agent'}
+    'status': 'show the last status of the running agent',
+    'characterise': 'measure profiles of workload classes on a closed host',
+    'profiles': 'list, merge and check profiles of workload classes'}
 
 
 def _configure(arguments: list[str], files: list[str] | None = None
@@ -270,41 +276,81 @@ def _affinity_lines(found: dict[str, typing.Any]) -> list[str]:
     return lines
 
 
-@console.command
-def main(argv: list[str] | None = None) -> int:
-    """Run the command line; return the exit code."""
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(
         prog='secondary-agent', epilog=EPILOG,
         description='Keeps secondary instances on a compute host within the '
                     'policies.',
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        'command', nargs='?', default='run', choices=_COMMANDS,
+    parser.set_defaults(dry_run=False, json=False)
+    commands = parser.add_subparsers(
+        dest='command', metavar='|'.join(_COMMANDS),
         help='; '.join(f'{name}: {text}'
                        for name, text in _COMMANDS.items()))
-    parser.add_argument('--dry-run', action='store_true',
-                        help='with run: log what would be written, write, '
-                             'lock and report nothing')
-    parser.add_argument('--json', action='store_true',
-                        help='with status: print all values as JSON')
-    chosen, rest = parser.parse_known_args(argv)
+    for name in ('run', 'floor', 'release', 'status'):
+        commands.add_parser(name, description=_COMMANDS[name])
+    for one in (parser, commands.choices['run']):
+        one.add_argument('--dry-run', action='store_true',
+                         default=argparse.SUPPRESS,
+                         help='with run: log what would be written, write, '
+                              'lock and report nothing')
+    for one in (parser, commands.choices['status']):
+        one.add_argument('--json', action='store_true',
+                         default=argparse.SUPPRESS,
+                         help='with status: print all values as JSON')
+    characterise_command.add_parser(commands)
+    profiles_command.add_parser(commands)
+    return parser
+
+
+@console.command
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; return the exit code."""
+    chosen, rest = build_parser().parse_known_args(argv)
+    try:
+        return _run(chosen, rest)
+    except console.CommandError as exc:
+        print(f'secondary-agent: {exc}', file=sys.stderr)
+        return 1
+    except (cgroups.CgroupError, OSError) as exc:
+        print(f'secondary-agent: {exc}', file=sys.stderr)
+        return 2
+
+
+def _run(chosen: argparse.Namespace, rest: list[str]) -> int:
+    """Run a command.
+
+    :param rest: options of the configuration
+    """
+    command = chosen.command or 'run'
+    if command == 'profiles':
+        if rest:
+            raise console.CommandError(f'unknown arguments: {" ".join(rest)}')
+        return profiles(**_values(chosen))
     try:
         conf = _configure(rest)
     except InputError as exc:
         print(f'secondary-agent: {exc}', file=sys.stderr)
-        if chosen.command != 'floor':
+        if command != 'floor':
             return 2
         # The floor must not depend on the configuration being valid.
         conf = _configure([], files=[])
-    try:
-        if chosen.command == 'run':
-            return run(conf, chosen.dry_run)
-        if chosen.command == 'status':
-            return status(conf, chosen.json)
-        return floor(conf) if chosen.command == 'floor' else release(conf)
-    except (cgroups.CgroupError, OSError) as exc:
-        print(f'secondary-agent: {exc}', file=sys.stderr)
-        return 2
+    if command == 'run':
+        return run(conf, chosen.dry_run)
+    if command == 'status':
+        return status(conf, chosen.json)
+    if command == 'characterise':
+        return characterise(conf, characterise_command.Request(
+            **_values(chosen)))
+    return floor(conf) if command == 'floor' else release(conf)
+
+
+def _values(chosen: argparse.Namespace) -> dict[str, typing.Any]:
+    """Return the arguments of a command with a parser of its own."""
+    return {name: tuple(value) if isinstance(value, list) else value
+            for name, value in vars(chosen).items()
+            if name not in ('command', 'dry_run', 'json')}
 
 
 if __name__ == '__main__':

@@ -27,6 +27,16 @@ from tests.unit.reading.test_fuzz import (
 )
 from tests.unit.simulation.workloads.samples import JOBS, XML
 
+PROFILES = {
+    'classes': ['a', 'b'], 'uses': {'a': {'cpu': 59}, 'b': {'cpu': None}},
+    'time_sharing': [[1.25, 1.2], [None, 2]],
+    'space_sharing': [[1, 1], [1.5, 1.1]],
+    'measurement': {
+        'cpu_model': 'EPYC', 'kernel': '6.1', 'metric': 'units',
+        'seconds': 10, 'unknown': ['SMT sibling'], 'slowdowns': [{
+            'victim': 'a', 'neighbour': 'b', 'place': 'same CPU',
+            'median': 1.2, 'values': [1.2], 'cpu_values': []}]}}
+
 
 class CommandsTest(FileCase):
     """Exit code 0, 1 or 2 and no traceback for any content of a file."""
@@ -87,6 +97,13 @@ class CommandsTest(FileCase):
             text.encode('utf-8', 'surrogatepass'))
         self.assertEqual(1, self.command(
             agent.main, 'status', '--config-file', self.path))
+
+    @FEWER
+    @given(fuzzing.changed(PROFILES).map(json.dumps) | st.text(max_size=20),
+           st.sampled_from(['list', 'merge', 'check']))
+    def test_profiles(self, text, action):
+        self.path.write_bytes(text.encode('utf-8', 'surrogatepass'))
+        self.command(agent.main, 'profiles', action, self.path, self.path)
 
     @FEWER
     @given(damaged(CLOUDS))

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs of a characterisation on this host.
+
+In a run some secondaries have one CPU each and their full speed, and all
+others are at the floor.  At the end, and after any error or interrupt, all of
+them have their first CPU sets and limits again.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextlib
+import dataclasses
+import threading
+
+from secondary_scheduler.agent import generators, pins
+from secondary_scheduler.agent.actuator import Actuator
+from secondary_scheduler.agent.cpu_pins import CpuPins
+from secondary_scheduler.agent.domains import Domains, Secondary
+from secondary_scheduler.agent.pins import Cpus
+from secondary_scheduler.agent.speeds import SpeedMeter
+from secondary_scheduler.cpu_affinity.characterisation import (
+    Result,
+    Run,
+    Speed,
+)
+
+#: Seconds for which a generator may run after its run, if nothing ends it.
+_MARGIN_S = 60.0
+
+
+class CharacterisationError(Exception):
+    """A host or a guest that cannot be measured; the text names the remedy."""
+
+
+class Interrupted(Exception):
+    """The operator has ended the characterisation."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Times of a run in seconds.
+
+    :param settle: between the start of a run and its measurement
+    :param run: the measurement
+    """
+
+    settle: float
+    run: float
+
+
+def usable_cpus(guests: Sequence[Secondary], cpus: Cpus, proc: str) -> Cpus:
+    """Return the CPUs on which all vCPUs of all guests may run.
+
+    :param cpus: those of the host
+    :raises CharacterisationError: if there is none, or if it is not known
+    """
+    masks = [mask for guest in guests
+             for mask in pins.read_threads(guest.pid, proc).vcpus]
+    if not masks or not (common := cpus.intersection(*masks)):
+        raise CharacterisationError('the guests have no CPU in common: '
+                                    'measure them one by one')
+    return common
+
+
+class Characterisation:
+    """Executes runs, and restores the host.
+
+    :param stop: ends the runs when it is set
+    """
+
+    def __init__(self, domains: Domains, cpu_pins: CpuPins,
+                 actuator: Actuator, meter: SpeedMeter, timing: Timing,
+                 stop: threading.Event) -> None:
+        self._domains = domains
+        self._pins = cpu_pins
+        self._actuator = actuator
+        self._meter = meter
+        self._timing = timing
+        self._stop = stop
+
+    def execute(self, runs: Sequence[Run],
+                done: Callable[[Run, Mapping[str, Speed]], None]
+                ) -> list[Result]:
+        """Execute runs in order.
+
+        :param done: called after each run
+        :returns: speeds of the guests of each run
+        :raises CharacterisationError: if a primary starts, or a guest ends
+        :raises GeneratorError: if a generator does not run
+        :raises PinError: if a guest cannot be confined
+        :raises ProbeError: if the operator's command returns no number
+        :raises Interrupted: if ``stop`` is set
+        """
+        results: list[Result] = []
+        with self._restored():
+            for run in runs:
+                speeds = self._execute(run)
+                results.append((run, speeds))
+                done(run, speeds)
+        return results
+
+    def _execute(self, run: Run) -> Mapping[str, Speed]:
+        guests = self.present_guests(run.guests)
+        for guest in self._domains.secondaries():
+            if guest.uuid not in run.guests:
+                self._done(self._actuator.floor(guest), guest)
+        for guest in guests:
+            cpus = frozenset({run.guests[guest.uuid]})
+            self._pins.pin(guest, {
+                'emulator': cpus, **{f'vcpu{number}': cpus for number
+                                     in range(max(1, guest.vcpus))}})
+            # A quota of a whole CPU for each vCPU is none.
+            self._done(self._actuator.set_share(
+                guest, 100.0, max(1, guest.vcpus)), guest)
+        with contextlib.ExitStack() as stack:
+            if run.generator:
+                stack.enter_context(generators.running(
+                    *run.generator, self._timing.settle + self._timing.run
+                    + _MARGIN_S))
+            self._wait(self._timing.settle)
+            return self._meter.measure(guests, self._timing.run, self._wait)
+
+    def present_guests(self, uuids: Sequence[str] | Mapping[str, int]
+                       ) -> list[Secondary]:
+        """Return the running secondaries of these UUIDs.
+
+        :raises CharacterisationError: if a primary runs, if libvirt does not
+            answer, or if one of them does not run
+        """
+        try:
+            self._domains.refresh()
+        except Exception as exc:
+            raise CharacterisationError('libvirt does not answer, so that '
+                                        f'primaries are not known: {exc}'
+                                        ) from exc
+        if self._domains.unmarked:
+            raise CharacterisationError(
+                'primaries run here, and would be harmed: '
+                + ', '.join(sorted(self._domains.unmarked))
+                + '. Move them away, and close the host for new ones.')
+        known = {guest.uuid: guest for guest in self._domains.secondaries()}
+        for uuid in uuids:
+            if uuid not in known or known[uuid].paused:
+                raise CharacterisationError(f'{uuid} is no running secondary '
+                                            'of this host')
+        return [known[uuid] for uuid in uuids]
+
+    def _done(self, done: bool, guest: Secondary) -> None:
+        """Check that a limit was set.
+
+        :raises CharacterisationError: if it was not
+        """
+        if not done:
+            raise CharacterisationError(
+                f'the limits of {guest.uuid} cannot be set: '
+                + self._actuator.problems.get(guest.uuid, 'it has ended'))
+
+    def _wait(self, seconds: float) -> None:
+        """Pass time.
+
+        :raises Interrupted: if ``stop`` is set
+        """
+        if self._stop.wait(seconds):
+            raise Interrupted
+
+    @contextlib.contextmanager
+    def _restored(self) -> Iterator[None]:
+        """Restore the host at the end, in any case."""
+        try:
+            yield
+        finally:
+            self.restore()
+
+    def restore(self) -> None:
+        """Restore the first CPU sets and limits of all secondaries.
+
+        :raises CharacterisationError: if that fails
+        """
+        failed = [guest.uuid for guest in self._domains.secondaries()
+                  if not all([self._pins.release(guest),
+                              self._actuator.release(guest)])]
+        self._actuator.free_slice()
+        if failed:
+            raise CharacterisationError(
+                f'CPU sets or limits of {", ".join(failed)} were not '
+                'restored: run "secondary-agent release"')
