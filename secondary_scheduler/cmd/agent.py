@@ -284,12 +284,10 @@ def build_parser() -> argparse.ArgumentParser:
                     'policies.',
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.set_defaults(dry_run=False, json=False)
-    commands = parser.add_subparsers(
-        dest='command', metavar='|'.join(_COMMANDS),
-        help='; '.join(f'{name}: {text}'
-                       for name, text in _COMMANDS.items()))
+    commands = parser.add_subparsers(dest='command', metavar='COMMAND')
     for name in ('run', 'floor', 'release', 'status'):
-        commands.add_parser(name, description=_COMMANDS[name])
+        commands.add_parser(name, help=_COMMANDS[name],
+                            description=_COMMANDS[name])
     for one in (parser, commands.choices['run']):
         one.add_argument('--dry-run', action='store_true',
                          default=argparse.SUPPRESS,
@@ -299,8 +297,8 @@ def build_parser() -> argparse.ArgumentParser:
         one.add_argument('--json', action='store_true',
                          default=argparse.SUPPRESS,
                          help='with status: print all values as JSON')
-    characterise_command.add_parser(commands)
-    profiles_command.add_parser(commands)
+    characterise_command.add_parser(commands, _COMMANDS['characterise'])
+    profiles_command.add_parser(commands, _COMMANDS['profiles'])
     return parser
 
 

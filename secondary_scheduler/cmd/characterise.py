@@ -56,10 +56,11 @@ of another cache. What this host cannot show is "unknown". Meanwhile all other
 secondaries are at the floor. Slow-downs are medians of the repeats.
 
 The host must be closed for new secondaries, without primaries, and without a
-running agent. Limits and CPU sets of an agent are released first. They are
-restored at the end, after an error and after an interrupt. If the command is
-killed, "secondary-agent release", the next start of the agent, or the next
-"characterise" restores them; generators die with the command.
+running agent. Limits and CPU sets of an agent are released first. At the end,
+after an error and after an interrupt, all secondaries have their first limits
+and CPU sets again. If the command is killed, "secondary-agent release", the
+next start of the agent, or the next "characterise" restores them; generators
+die with the command.
 """
 
 
@@ -80,11 +81,10 @@ class Request:
     repeats: int = 3
 
 
-def add_parser(commands: Groups) -> None:
+def add_parser(commands: Groups, summary: str) -> None:
     """Add the command ``characterise``."""
     parser = commands.add_parser(
-        'characterise', help='measure profiles of workload classes on a '
-                             'closed host', description=DESCRIPTION,
+        'characterise', help=summary, description=DESCRIPTION,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         'guests', nargs='+', metavar='UUID[=CLASS]',

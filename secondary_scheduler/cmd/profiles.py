@@ -43,11 +43,10 @@ exit code is 1 then.
 """
 
 
-def add_parser(commands: Groups) -> None:
+def add_parser(commands: Groups, summary: str) -> None:
     """Add the command ``profiles``."""
-    groups = commands.add_parser(
-        'profiles', help='list, merge and check profiles of workload classes'
-    ).add_subparsers(dest='action', required=True, metavar='list|merge|check')
+    groups = commands.add_parser('profiles', help=summary).add_subparsers(
+        dest='action', required=True, metavar='list|merge|check')
     for name, text in (('list', LIST), ('merge', MERGE), ('check', CHECK)):
         parser = groups.add_parser(
             name, description=text,

@@ -67,8 +67,9 @@ class RunsTest(MeasuredHost, unittest.TestCase):
         self.assertEqual([{3}, False, True], seen)
 
     def test_interrupt_at_any_instant_restores_the_host(self):
-        runs = plan.plan_runs((ONE, OTHER), SEATS, 1, True)
-        for instant in range(2 * len(runs)):
+        runs = plan.plan_runs((ONE, OTHER), SEATS, 3, True)
+        self.assertGreater(2 * len(runs), INSTANTS)
+        for instant in range(INSTANTS):
             self.kernel.waits, self.kernel.interrupt_at = 0, instant
             with self.subTest(instant), self.assertRaises(
                     characterisation.Interrupted):

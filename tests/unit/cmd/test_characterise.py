@@ -189,20 +189,34 @@ libvirt_run_dir = {self.host.run_dir}
                 self.assertFalse(os.path.exists(self.output))
                 self.assertEqual(handler, signal.getsignal(number))
 
-    def test_what_a_killed_command_left_is_restored_first(self):
+    def leave_changes(self):
+        """Change the host as a command does that is killed in a run."""
         runner = self.make()
         guests = runner.present_guests((ONE, OTHER))
         runner._actuator.floor(guests[1])
         runner._pins.pin(guests[0], {'vcpu0': frozenset({2})})
         self.assertNotEqual(self.before, self.fingerprint())
+
+    def test_what_a_killed_command_left_is_restored_first(self):
+        self.leave_changes()
         code, _, err = self.call(f'{ONE}=a', f'{OTHER}=b', '--pairs',
                                  '--repeats', '1')
         self.assertEqual(0, code, err)
 
+    def test_release_restores_what_a_killed_command_left(self):
+        self.leave_changes()
+        with (mock.patch.object(cfg, 'CONF', cfg.ConfigOpts()),
+              mock.patch.object(wiring, 'libvirt_opener',
+                                return_value=self.host.libvirt.connect),
+              contextlib.redirect_stdout(io.StringIO()) as out):
+            self.assertEqual(0, agent.main([
+                'release', '--config-file', self.host.path('agent.conf')]))
+        self.assertEqual('2 of 2 secondaries have their limits back\n',
+                         out.getvalue())
+        self.assertEqual(self.before, self.fingerprint())
+
     def test_agent_restores_what_a_killed_command_left(self):
-        runner = self.make()
-        guests = runner.present_guests((ONE, OTHER))
-        runner._pins.pin(guests[0], {'vcpu0': frozenset({2})})
+        self.leave_changes()
         self.assertEqual({'2'}, self.sets(0))
         hierarchy = self.host.hierarchy()
         dedicated = wiring.make_dedicated_cpus(
