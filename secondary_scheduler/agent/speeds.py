@@ -17,9 +17,11 @@ import time
 import typing
 
 from secondary_scheduler.agent import kernel_files, processes
+from secondary_scheduler.agent.device_use import DeviceMeter
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.sensors.probes import ask_probe
 from secondary_scheduler.cpu_affinity.characterisation import Speed
+from secondary_scheduler.cpu_affinity.workload_profiles import ResourceUse
 
 #: Names of QEMU's vCPU threads; libvirt makes QEMU name them.
 _VCPU_THREAD = re.compile(r'CPU \d+/\w+')
@@ -69,14 +71,18 @@ def read_run_times(pid: int, proc: str) -> tuple[int, int] | None:
     return (total[0], total[1]) if found else None
 
 
-def speed_between(before: Counts, after: Counts) -> Speed:
-    """Return the speed of a guest between two times."""
+def speed_between(before: Counts, after: Counts, use: ResourceUse) -> Speed:
+    """Return the speed of a guest between two times.
+
+    :param use: its use of other resources than CPU
+    """
     seconds = after.at - before.at
     run = _grown(before.run_ns, after.run_ns)
     waited = _grown(before.waited_ns, after.waited_ns)
     work = _grown(before.work, after.work)
     return Speed(
-        None if run is None else 100.0 * run / 1e9 / seconds,
+        use._replace(cpu=None if run is None else 100.0 * run / 1e9
+                     / seconds),
         (run + waited) / run if run and waited is not None else None,
         work / seconds if work else None)
 
@@ -96,9 +102,11 @@ class SpeedMeter:
         for the guest.  None counts instructions, where that is possible
     """
 
-    def __init__(self, proc: str, units: str | None = None,
+    def __init__(self, proc: str, devices: DeviceMeter,
+                 units: str | None = None,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._proc = proc
+        self._devices = devices
         self._clock = clock
         self._units = units
         self.instructions = units is None and has_instructions()
@@ -132,10 +140,12 @@ class SpeedMeter:
                 InstructionCounter(guest.pid))
                 for guest in some if self.instructions}
             before = {guest.uuid: self._read(guest) for guest in some}
+            self._devices.read(some)
             wait(seconds)
             after = {guest.uuid: self._read(guest) for guest in some}
-            speeds = {uuid: speed_between(before[uuid], after[uuid])
-                      for uuid in before}
+            uses = self._devices.read(some)
+            speeds = {uuid: speed_between(before[uuid], after[uuid],
+                                          uses[uuid]) for uuid in before}
             return {uuid: speed._replace(work=_rate(
                 counters[uuid].stop(), seconds)) if uuid in counters else speed
                 for uuid, speed in speeds.items()}

@@ -31,8 +31,10 @@ from secondary_scheduler.agent.characterisation import (
 )
 from secondary_scheduler.agent.cpu_model import read_cpu_model
 from secondary_scheduler.agent.cpu_pins import CpuPins, PinError
+from secondary_scheduler.agent.device_use import DeviceMeter
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.libvirt_connection import libvirt_opener
+from secondary_scheduler.agent.sensors.base import load_sensors
 from secondary_scheduler.agent.sensors.probes import ProbeError
 from secondary_scheduler.agent.speeds import UUID_PLACE, SpeedMeter
 from secondary_scheduler.cmd.arguments import Groups, whole_number
@@ -42,6 +44,7 @@ from secondary_scheduler.cpu_affinity import characterisation as plan
 from secondary_scheduler.cpu_affinity.measurements import Measurement, Place
 from secondary_scheduler.cpu_affinity.workload_keys import image_class
 from secondary_scheduler.cpu_affinity.workload_profiles import (
+    ResourceUse,
     WorkloadProfiles,
 )
 from secondary_scheduler.model.topology import Topology
@@ -135,7 +138,8 @@ def characterise(conf: cfg.ConfigOpts, request: Request) -> int:
               'and nothing is written', file=sys.stderr)
         return INTERRUPTED
     except (host_lock.AlreadyRunning, CharacterisationError, PinError,
-            generators.GeneratorError, ProbeError, ImportError) as exc:
+            generators.GeneratorError, ProbeError, ImportError,
+            ValueError) as exc:
         raise CommandError(str(exc)) from exc
     print(f'{request.output}: profiles of {len(found.uses)} classes. '
           f'"secondary-agent profiles list {request.output}" shows them.')
@@ -183,7 +187,9 @@ class _Command:
         self._domains = Domains(
             libvirt_opener(options.libvirt_uri, read_only=True), store,
             options.libvirt_run_dir, proc=hierarchy.proc)
-        self._meter = SpeedMeter(hierarchy.proc, request.units)
+        self._meter = SpeedMeter(
+            hierarchy.proc, DeviceMeter(
+                load_sensors(conf, hierarchy).values()), request.units)
         self._runner = Characterisation(
             self._domains, CpuPins(
                 wiring.make_dedicated_cpus(actuator, hierarchy, store),
@@ -255,6 +261,11 @@ class _Command:
         """
         slowdowns = plan.measured_slowdowns(results, classes)
         uses = plan.measured_uses(results, classes)
+        unknown += tuple(
+            f'{metric}: no sensor measures the use of it here'
+            for metric in ResourceUse._fields if all(
+                getattr(uses[name], metric) is None
+                for name in classes.values()))
         names = tuple(uses)
         time_sharing = plan.slowdown_matrix('time_sharing', names, slowdowns,
                                             Place.SAME_CPU)

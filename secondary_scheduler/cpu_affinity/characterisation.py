@@ -152,13 +152,12 @@ def plan_runs(guests: Sequence[str], seats: Seats, repeats: int, pairs: bool,
 class Speed(typing.NamedTuple):
     """Speed of a guest in a run; None is unknown.
 
-    :param cpu: use of CPUs, in percent of one
     :param stretch: time in which it ran or waited for a CPU, by the time in
         which it ran
     :param work: units of work per second
     """
 
-    cpu: float | None
+    use: ResourceUse
     stretch: float | None
     work: float | None
 
@@ -177,9 +176,10 @@ class Speed(typing.NamedTuple):
 
     def cpu_growth(self, shared: 'Speed') -> float | None:
         """Return CPU time for a unit of work beside a neighbour by alone."""
-        if not (self.work and shared.work and self.cpu and shared.cpu):
+        alone, beside = self.use.cpu, shared.use.cpu
+        if not (self.work and shared.work and alone and beside):
             return None
-        return (shared.cpu / shared.work) / (self.cpu / self.work)
+        return (beside / shared.work) / (alone / self.work)
 
 
 #: A run, and the speed of each of its guests by UUID.
@@ -227,18 +227,22 @@ def _meetings(run: Run, classes: Mapping[str, str]
 def measured_uses(results: Iterable[Result], classes: Mapping[str, str]
                   ) -> dict[str, ResourceUse]:
     """Return the use of each class and generator, from the runs alone."""
-    seen: dict[str, list[float]] = {name: [] for name in classes.values()}
+    seen: dict[str, list[ResourceUse]] = {
+        name: [] for name in classes.values()}
     found: dict[str, ResourceUse] = {}
     for run, speeds in results:
         if run.generator:
             found[run.generator[0].workload_class] = ResourceUse(
                 run.generator[0].cpu)
         for guest, speed in speeds.items() if run.place is None else ():
-            if speed.cpu is not None:
-                seen[classes[guest]].append(speed.cpu)
-    return {name: ResourceUse(round(statistics.median(values), 1)
-                              if values else None)
-            for name, values in seen.items()} | found
+            seen[classes[guest]].append(speed.use)
+    return {name: ResourceUse(*map(_median, zip(*uses, strict=True)))
+            for name, uses in seen.items()} | found
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(statistics.median(known), 1) if known else None
 
 
 def slowdown_matrix(name: str, classes: Sequence[str],

@@ -9,6 +9,7 @@ from secondary_scheduler.agent import (
     actuator,
     characterisation,
     cpu_pins,
+    device_use,
     domains,
     kernel_files,
     pins,
@@ -132,8 +133,9 @@ class MeasuredHost(Sets):
         known = domains.Domains(
             self.host.libvirt.connect, self.host.store, self.host.run_dir,
             proc=self.host.proc)
-        meter = speeds.SpeedMeter(self.host.proc, units,
-                                  lambda: self.kernel.now)
+        meter = speeds.SpeedMeter(
+            self.host.proc, device_use.DeviceMeter(()), units,
+            lambda: self.kernel.now)
         return characterisation.Characterisation(
             known, cpu_pins.CpuPins(
                 make_dedicated_cpus(limits, hierarchy, self.host.store),

@@ -7,9 +7,12 @@ import unittest
 from unittest import mock
 
 from secondary_scheduler.agent import cpu_model, domains, speeds
+from secondary_scheduler.agent.device_use import DeviceMeter
+from secondary_scheduler.agent.sensors.base import Reading, Sensor
 from secondary_scheduler.agent.sensors.probes import ProbeError
 from secondary_scheduler.agent.speeds import Counts
 from secondary_scheduler.cpu_affinity.characterisation import Speed
+from secondary_scheduler.cpu_affinity.workload_profiles import ResourceUse
 from tests.unit.agent import fakes
 
 
@@ -39,20 +42,64 @@ class RunTimesTest(unittest.TestCase):
 
 class SpeedTest(unittest.TestCase):
 
+    use = ResourceUse(None, network=3.0)
+
     def test_speed_is_by_second(self):
-        self.assertEqual(Speed(50.0, 3.0, 20.0), speeds.speed_between(
-            Counts(1.0, 0, 10 ** 9, 100.0),
-            Counts(3.0, 10 ** 9, 3 * 10 ** 9, 140.0)))
+        self.assertEqual(
+            Speed(ResourceUse(50.0, network=3.0), 3.0, 20.0),
+            speeds.speed_between(
+                Counts(1.0, 0, 10 ** 9, 100.0),
+                Counts(3.0, 10 ** 9, 3 * 10 ** 9, 140.0), self.use))
 
     def test_unknown_and_reset_counters_are_unknown(self):
         whole = Counts(3.0, 10 ** 9, 10 ** 9, 140.0)
         for before in (Counts(1.0, None, None, None),
                        Counts(1.0, 10 ** 10, 10 ** 10, 10 ** 10)):
-            self.assertEqual(Speed(None, None, None),
-                             speeds.speed_between(before, whole))
+            self.assertEqual(Speed(self.use, None, None),
+                             speeds.speed_between(before, whole, self.use))
         # A guest that did not run is no slow one.
-        self.assertEqual(Speed(0.0, None, None), speeds.speed_between(
-            Counts(1.0, 7, 7, 7.0), Counts(3.0, 7, 7, 7.0)))
+        self.assertEqual(
+            Speed(ResourceUse(0.0), None, None), speeds.speed_between(
+                Counts(1.0, 7, 7, 7.0), Counts(3.0, 7, 7, 7.0),
+                ResourceUse(None)))
+
+
+class FixedSensor(Sensor):
+    """Sensor with the readings that it is made with."""
+
+    def __init__(self, readings, resources=None):
+        self.readings = readings
+        self.resources = resources or tuple(readings)
+
+    def read(self, guests):
+        if isinstance(self.readings, Exception):
+            raise self.readings
+        return self.readings
+
+
+class DeviceTest(unittest.TestCase):
+
+    def setUp(self):
+        self.guests = [domains.Secondary(uuid, 'name', 4, 1, id=1, pid=1,
+                                         started=3)
+                       for uuid in fakes.UUIDS[:2]]
+        one, other = fakes.UUIDS[:2]
+        self.meter = DeviceMeter([
+            FixedSensor({'net_in': Reading(9.0, {one: 2.0, other: 1.0}),
+                         'net_out': Reading(9.0, {one: 3.0})}),
+            FixedSensor(OSError('no disk'), ('disk_in', 'disk_out')),
+            FixedSensor({'membw': Reading(40.0), 'llc': Reading(50.0)}),
+            FixedSensor(AssertionError('it is not read'), ('memory',))])
+
+    def test_what_a_sensor_does_not_measure_is_unknown(self):
+        found = self.meter.read(self.guests)
+        self.assertEqual({fakes.UUIDS[0]: ResourceUse(None, network=5.0),
+                          fakes.UUIDS[1]: ResourceUse(None)}, found)
+
+    def test_memory_bandwidth_of_the_host_is_that_of_a_single_guest(self):
+        self.assertEqual(
+            [ResourceUse(None, 40.0, 5.0)],
+            list(self.meter.read(self.guests[:1]).values()))
 
 
 class PerfTest(unittest.TestCase):
@@ -71,7 +118,7 @@ class PerfTest(unittest.TestCase):
         with mock.patch.object(speeds.subprocess, 'Popen',
                                side_effect=FileNotFoundError):
             self.assertFalse(speeds.has_instructions())
-            meter = speeds.SpeedMeter('/proc')
+            meter = speeds.SpeedMeter('/proc', DeviceMeter(()))
         self.assertEqual('run delay', meter.metric)
         self.assertIn('no counters of instructions', meter.unknown[0])
 
@@ -95,7 +142,7 @@ class UnitsTest(unittest.TestCase):
         self.now = iter((10.0, 14.0))
 
     def meter(self, units):
-        return speeds.SpeedMeter('/nonexistent', units,
+        return speeds.SpeedMeter('/nonexistent', DeviceMeter(()), units,
                                  lambda: next(self.now))
 
     def test_command_counts_for_each_guest(self):
@@ -104,7 +151,8 @@ class UnitsTest(unittest.TestCase):
                         side_effect=lambda *_: next(counts)) as run:
             found = self.meter('count --of {uuid}').measure(
                 [self.guest], 4.0, lambda seconds: None)
-        self.assertEqual({self.guest.uuid: Speed(None, None, 5.0)}, found)
+        self.assertEqual({self.guest.uuid: Speed(
+            ResourceUse(None), None, 5.0)}, found)
         self.assertEqual(['count', '--of', self.guest.uuid],
                          run.call_args.args[0])
 

@@ -44,6 +44,7 @@ libvirt_run_dir = {self.host.run_dir}
         for place, value in (
                 ('agent.cgroups.Hierarchy', lambda *_: hierarchy),
                 ('agent.cpu_topology.read_topology', lambda cpus: TWO_CORES),
+                ('cmd.characterise.load_sensors', lambda *_: {}),
                 ('agent.generators.find_program', lambda: 'stress-ng'),
                 ('cmd.characterise.libvirt_opener',
                  lambda uri, read_only: self.host.libvirt.connect),
@@ -115,8 +116,11 @@ libvirt_run_dir = {self.host.run_dir}
         self.assertEqual([2.0], sorted({
             value for value in found['time_sharing'][0][1:]}))
         self.assertIsNone(found['space_sharing'])
-        self.assertIn('work: no counters of instructions here',
-                      found['measurement']['unknown'][-1])
+        for text in ('work: no counters of instructions here',
+                     'network: no sensor measures'):
+            self.assertIn(text, '; '.join(found['measurement']['unknown']))
+        self.assertEqual(50.0, found['uses']['stress-ng:cpu-50']['cpu'])
+        self.assertEqual({'cpu': 100.0}, found['uses']['web'])
         self.assertEqual('run delay', found['measurement']['metric'])
 
     def test_class_is_that_of_the_flavor_or_of_image_and_flavor(self):

@@ -7,6 +7,7 @@ import unittest
 from secondary_scheduler.cpu_affinity import characterisation as plan
 from secondary_scheduler.cpu_affinity.characterisation import Run, Speed
 from secondary_scheduler.cpu_affinity.measurements import Place
+from secondary_scheduler.cpu_affinity.workload_profiles import ResourceUse
 from secondary_scheduler.model.topology import SharedCache, Topology
 
 SAME, BESIDE = Place.SAME_CPU, Place.SAME_CACHE
@@ -77,7 +78,7 @@ class PlanTest(unittest.TestCase):
 
 
 def speed(work, cpu=100.0, stretch=1.0):
-    return Speed(cpu, stretch, work)
+    return Speed(ResourceUse(cpu), stretch, work)
 
 
 class ResultsTest(unittest.TestCase):
@@ -129,8 +130,8 @@ class ResultsTest(unittest.TestCase):
         alone, shared = speed(None), speed(None, 50, 2.0)
         self.assertEqual(2.0, alone.slowdown_beside(shared, SAME))
         self.assertIsNone(alone.slowdown_beside(shared, BESIDE))
-        self.assertIsNone(alone.slowdown_beside(Speed(None, None, None),
-                                                SAME))
+        self.assertIsNone(alone.slowdown_beside(
+            Speed(ResourceUse(None), None, None), SAME))
 
     def test_cpu_time_for_a_unit_shows_harm_without_the_sharing(self):
         results = [(Run(0, {'u': 0}), {'u': speed(100)}),
@@ -141,13 +142,17 @@ class ResultsTest(unittest.TestCase):
 
     def test_uses_are_those_alone(self):
         generator = plan.GENERATORS[0]
-        results = [(Run(0, {'u': 0}), {'u': speed(1, 59.04)}),
-                   (Run(0, {'u': 0}, SAME, (generator, 0)), {
-                       'u': speed(1, 30)}),
-                   (Run(0, {'v': 0}), {'v': Speed(None, None, None)})]
-        uses = plan.measured_uses(results, self.classes)
-        self.assertEqual([59.0, None, 25.0], [
-            uses[name].cpu for name in ('web', 'batch', 'stress-ng:cpu-25')])
+        uses = (ResourceUse(59.04, None, 4.0), ResourceUse(70, None, 6.0),
+                ResourceUse(58, None, None))
+        results = [(Run(repeat, {'u': 0}), {'u': Speed(use, 1.0, 1.0)})
+                   for repeat, use in enumerate(uses)]
+        results += [(Run(0, {'u': 0}, SAME, (generator, 0)),
+                     {'u': speed(1, 30)}),
+                    (Run(0, {'v': 0}), {'v': speed(None, None)})]
+        found = plan.measured_uses(results, self.classes)
+        self.assertEqual({
+            'web': ResourceUse(59.0, None, 5.0), 'batch': ResourceUse(None),
+            'stress-ng:cpu-25': ResourceUse(25.0)}, found)
 
 
 if __name__ == '__main__':
