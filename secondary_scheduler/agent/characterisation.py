@@ -55,7 +55,7 @@ def usable_cpus(guests: Sequence[Secondary], cpus: Cpus, proc: str) -> Cpus:
     :raises CharacterisationError: if there is none, or if it is not known
     """
     masks = [mask for guest in guests
-             for mask in pins.read_threads(guest.pid, proc).vcpus]
+             for mask in pins.read_threads(guest.pid, proc)[0].vcpus]
     if not masks or not (common := cpus.intersection(*masks)):
         raise CharacterisationError('the guests have no CPU in common: '
                                     'measure them one by one')
@@ -105,10 +105,7 @@ class Characterisation:
             if guest.uuid not in run.guests:
                 self._done(self._actuator.floor(guest), guest)
         for guest in guests:
-            cpus = frozenset({run.guests[guest.uuid]})
-            self._pins.pin(guest, {
-                'emulator': cpus, **{f'vcpu{number}': cpus for number
-                                     in range(max(1, guest.vcpus))}})
+            self._pins.pin(guest, frozenset({run.guests[guest.uuid]}))
             # A quota of a whole CPU for each vCPU is none.
             self._done(self._actuator.set_share(
                 guest, 100.0, max(1, guest.vcpus)), guest)

@@ -2,9 +2,9 @@
 
 """Confinement of secondaries to chosen CPUs for the time of a measurement."""
 
-from collections.abc import Mapping
-
-from secondary_scheduler.agent import kernel_files, pins
+from secondary_scheduler.agent import kernel_files
+from secondary_scheduler.agent.cgroup_handles import key_of
+from secondary_scheduler.agent.cpu_sets import AssignedCpus
 from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.pins import Cpus
@@ -21,30 +21,23 @@ class CpuPins:
     ``secondary-agent release`` and any later agent restore it.
     """
 
-    def __init__(self, dedicated: DedicatedCpus, proc: str) -> None:
+    def __init__(self, dedicated: DedicatedCpus) -> None:
         self._dedicated = dedicated
-        self._proc = proc
 
-    def pin(self, guest: Secondary, cpus: Mapping[str, Cpus]) -> None:
-        """Confine a guest to CPUs.
+    def pin(self, guest: Secondary, cpus: Cpus) -> None:
+        """Confine all threads of a guest to CPUs.
 
-        :param cpus: CPUs of each thread group, such as ``vcpu0``.  All groups
-            get the CPUs of all of them
         :raises PinError: if that has no effect
         """
-        wanted = frozenset[int]().union(*cpus.values())
-        # The guest must keep off all other CPUs, as if primaries had them.
-        self._dedicated.own = frozenset(range(kernel_files.MOST_CPUS)) - wanted
-        self._dedicated.narrow_sets([guest])
-        if problem := self._dedicated.problems.get(guest.uuid):
+        # The host is without primaries.
+        self._dedicated.own = frozenset()
+        self._dedicated.narrow_sets([guest], lambda _: AssignedCpus(
+            max(1, guest.vcpus) * (cpus,), cpus))
+        problem = self._dedicated.problems.get(
+            guest.uuid) or self._dedicated.refusals.get(key_of(guest))
+        if problem:
             raise PinError(f'{guest.uuid} cannot be confined to CPUs '
-                           f'{kernel_files.format_cpus(wanted)}: {problem}')
-        # Version 2 accepts a set that it does not apply.
-        threads = pins.read_threads(guest.pid, self._proc)
-        for mask in (*threads.vcpus, *threads.others):
-            if not mask <= wanted:
-                raise PinError(f'{guest.uuid} still runs on CPUs '
-                               f'{kernel_files.format_cpus(mask)}')
+                           f'{kernel_files.format_cpus(cpus)}: {problem}')
 
     def release(self, guest: Secondary) -> bool:
         """Restore the first sets of a guest; return whether that succeeded."""

@@ -29,8 +29,8 @@ from secondary_scheduler.cpu_affinity.profile_learning import (
     fall_slowly,
 )
 from secondary_scheduler.cpu_affinity.workload_keys import (
+    class_name,
     class_of,
-    image_class,
 )
 from secondary_scheduler.cpu_affinity.workload_profiles import (
     WorkloadProfiles,
@@ -85,9 +85,9 @@ class WorkloadClasses:
     def update(self, guests: Iterable[Secondary]) -> None:
         """Learn the classes of new guests, and name unknown classes once."""
         present = list(guests)
-        wanted = list(dict.fromkeys(
-            image_class(guest.image, guest.flavor) for guest in present
-            if not guest.workload_class and guest.image and guest.flavor))
+        wanted = list(filter(None, dict.fromkeys(
+            class_name({}, guest.image, guest.flavor) for guest in present
+            if not guest.workload_class)))
         unknown = [one for one in wanted if one not in self._profiles.uses]
         for guest in present:
             name = guest.workload_class

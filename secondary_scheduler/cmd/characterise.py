@@ -42,11 +42,12 @@ from secondary_scheduler.cmd.console import INTERRUPTED, CommandError
 from secondary_scheduler.cmd.profiles import replaced_file, write_profiles
 from secondary_scheduler.cpu_affinity import characterisation as plan
 from secondary_scheduler.cpu_affinity.measurements import Measurement, Place
-from secondary_scheduler.cpu_affinity.workload_keys import image_class
+from secondary_scheduler.cpu_affinity.workload_keys import class_name
 from secondary_scheduler.cpu_affinity.workload_profiles import (
     ResourceUse,
     WorkloadProfiles,
 )
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.topology import Topology
 
 DESCRIPTION = """\
@@ -191,9 +192,8 @@ class _Command:
             hierarchy.proc, DeviceMeter(
                 load_sensors(conf, hierarchy).values()), request.units)
         self._runner = Characterisation(
-            self._domains, CpuPins(
-                wiring.make_dedicated_cpus(actuator, hierarchy, store),
-                hierarchy.proc), actuator, self._meter,
+            self._domains, CpuPins(wiring.make_dedicated_cpus(
+                actuator, hierarchy, store)), actuator, self._meter,
             Timing(request.settle, request.seconds), self._stop)
 
     def run(self) -> WorkloadProfiles:
@@ -225,9 +225,9 @@ class _Command:
         """Return the class of each guest."""
         found = {}
         for guest, given in zip(guests, self._request.guests, strict=True):
-            name = given.partition('=')[2] or guest.workload_class or (
-                image_class(guest.image, guest.flavor)
-                if guest.image and guest.flavor else '')
+            name = given.partition('=')[2] or class_name(
+                {vocabulary.WORKLOAD_CLASS: guest.workload_class},
+                guest.image, guest.flavor)
             if not name:
                 raise CommandError(f'the class of {guest.uuid} is not known: '
                                    f'say {guest.uuid}=CLASS')

@@ -61,15 +61,22 @@ class Kernel:
                                 f'{int(run / 2)} {int(waited / 2)} 7\n')
 
     def cpus(self, n):
-        """Return the CPUs that the set of a guest's groups allows."""
-        some, = self.test.sets(n)
-        return kernel_files.parse_cpus(some, '') or frozenset(range(4))
+        """Return the CPUs on which a guest's vCPUs may run."""
+        found = frozenset(range(4))
+        for group in (self.test.scope(n), f'{self.test.inner(n)}/vcpu0'):
+            named = self.host.read(f'{group}/cpuset.cpus')
+            found &= kernel_files.parse_cpus(named, '') or found
+        return found
 
     def is_floored(self, n):
         return self.host.quota(n).startswith('1000 ')
 
     def read_threads(self, pid, proc):
-        return pins.Pins((self.cpus(pid - 1000),) * 2)
+        return pins.Pins((self.cpus(pid - 1000),) * 2), ()
+
+    def read_mask(self, path):
+        """Return the mask of the thread that stands for all of a group."""
+        return self.cpus(int(path.split('/')[-2]) - 5000)
 
     @contextlib.contextmanager
     def running(self, generator, cpu, seconds):
@@ -116,11 +123,16 @@ class MeasuredHost(Sets):
         for n in (0, 1):
             self.host.guest(n)
             self.make_sets(n)
+            for name in ('emulator', 'iothread1', 'vcpu0', 'vcpu1'):
+                self.host.write(f'{self.inner(n)}/{name}/'
+                                + ('tasks' if self.version == 1
+                                   else 'cgroup.threads'), f'{5000 + n}\n')
         self.kernel = Kernel(self, (0, 1))
         for target, value in (
                 ('agent.characterisation.generators.running',
                  self.kernel.running),
                 ('agent.pins.read_threads', self.kernel.read_threads),
+                ('agent.pins.read_mask', self.kernel.read_mask),
                 ('agent.speeds.ask_probe', self.kernel.ask_probe),
                 ('agent.speeds.has_instructions', lambda: False)):
             self.enterContext(mock.patch(f'secondary_scheduler.{target}',
@@ -137,7 +149,6 @@ class MeasuredHost(Sets):
             self.host.proc, device_use.DeviceMeter(()), units,
             lambda: self.kernel.now)
         return characterisation.Characterisation(
-            known, cpu_pins.CpuPins(
-                make_dedicated_cpus(limits, hierarchy, self.host.store),
-                self.host.proc), limits, meter,
+            known, cpu_pins.CpuPins(make_dedicated_cpus(
+                limits, hierarchy, self.host.store)), limits, meter,
             characterisation.Timing(1.0, 10.0), self.kernel)

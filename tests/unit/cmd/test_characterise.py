@@ -198,7 +198,7 @@ libvirt_run_dir = {self.host.run_dir}
         runner = self.make()
         guests = runner.present_guests((ONE, OTHER))
         runner._actuator.floor(guests[1])
-        runner._pins.pin(guests[0], {'vcpu0': frozenset({2})})
+        runner._pins.pin(guests[0], frozenset({2}))
         self.assertNotEqual(self.before, self.fingerprint())
 
     def test_what_a_killed_command_left_is_restored_first(self):
@@ -221,7 +221,7 @@ libvirt_run_dir = {self.host.run_dir}
 
     def test_agent_restores_what_a_killed_command_left(self):
         self.leave_changes()
-        self.assertEqual({'2'}, self.sets(0))
+        self.assertEqual({'0-3', '2'}, self.sets(0))
         hierarchy = self.host.hierarchy()
         dedicated = wiring.make_dedicated_cpus(
             mock.Mock(), hierarchy, self.host.store)
