@@ -8,7 +8,6 @@ the pool, and the pool bounds what each secondary can use.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-import dataclasses
 import threading
 import time
 import typing
@@ -17,47 +16,35 @@ from oslo_config import cfg
 from oslo_log import log as logging
 import stevedore
 
-from secondary_scheduler.agent import (
-    cgroups,
-    cpu_topology,
-    kernel_files,
-    processes,
-)
+from secondary_scheduler.agent import cgroups, cpu_topology, kernel_files
+from secondary_scheduler.agent.affinity_views import AffinityViews, HostUse
 from secondary_scheduler.agent.cgroup_handles import key_of
+from secondary_scheduler.agent.cpu_model import read_cpu_model
 from secondary_scheduler.agent.cpu_sets import AssignedCpus
 from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import Primary, Secondary
 from secondary_scheduler.agent.pins import Cpus
 from secondary_scheduler.agent.profile_files import read_profiles
-from secondary_scheduler.agent.sensors.base import CounterRates
-from secondary_scheduler.agent.vcpu_times import VcpuMeter
+from secondary_scheduler.agent.store import StateStore
+from secondary_scheduler.agent.workload_classes import WorkloadClasses
 from secondary_scheduler.cpu_affinity import base
 from secondary_scheduler.cpu_affinity.arrivals import ArrivalPredictor
+from secondary_scheduler.cpu_affinity.profile_learning import (
+    ObservedSlowdown,
+)
 from secondary_scheduler.cpu_affinity.workload_profiles import (
     UNPROFILED,
     WorkloadProfiles,
 )
 from secondary_scheduler.model.arrivals import Arrival
-from secondary_scheduler.model.topology import Topology, usable_cpus
 from secondary_scheduler.reading.values import InputError
 
 LOG = logging.getLogger(__name__)
 
 #: Name of the option's value without a driver.
 NONE = 'none'
-#: Seconds over which the demand of a secondary is averaged that was idle.
-_WAKES_S = 3.0
-
-
-class HostUse(typing.NamedTuple):
-    """Use of CPU on the host, in CPUs.
-
-    :param primary: use by everything but secondaries
-    :param share: what the controller leaves to all secondaries
-    """
-
-    primary: float
-    share: float
+#: Seconds between two observations from which classes are learned.
+_LEARN_S = 600.0
 
 
 def load_driver(conf: cfg.ConfigOpts, profiles: WorkloadProfiles
@@ -95,7 +82,7 @@ class CpuAffinity:
     """
 
     def __init__(self, conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy,
-                 dedicated: DedicatedCpus,
+                 store: StateStore, dedicated: DedicatedCpus,
                  others: Callable[[], Sequence[Primary]],
                  clock: Callable[[], float] = time.monotonic,
                  sysfs: str = cpu_topology.SYSFS) -> None:
@@ -103,25 +90,20 @@ class CpuAffinity:
         self._options = options
         #: Why the profiles are not used; '' if they are.
         self.profile_problem = ''
-        self.profiles = self._read_profiles(options.cpu_affinity_profiles)
-        self._driver = load_driver(conf, self.profiles)
-        self._hierarchy = hierarchy
+        self._classes = WorkloadClasses(
+            self._read_profiles(options.cpu_affinity_profiles),
+            read_cpu_model(hierarchy.proc), store)
+        self._driver = load_driver(conf, self._classes.profiles)
         self._dedicated = dedicated
-        self._others = others
-        self._clock = clock
-        self._sysfs = sysfs
-        self._meter = VcpuMeter(hierarchy, options.cpu_affinity_period, clock)
-        self._primary_rates = CounterRates(clock)
+        self._views = AffinityViews(hierarchy, dedicated, self._classes,
+                                    others, options.cpu_affinity_period,
+                                    clock, sysfs)
+        self._learned_at = clock()
         self._lock = threading.Lock()
-        self._topology: Topology | None = None
         self._view: base.AffinityView | None = None
         self._decision: base.AffinityDecision | None = None
         self._problem = ''
-        self._predictor: ArrivalPredictor | None = None
-        if self._driver and self.profiles is not UNPROFILED and (
-                not options.cpu_affinity_advice):
-            self._predictor = ArrivalPredictor(self.profiles,
-                                               self._driver.options)
+        self._predictor = self._make_predictor()
         self._arrivals: Mapping[str, Arrival] = {}
         #: Number of vCPUs that got another set while their guest ran.
         self.moves = 0
@@ -134,6 +116,14 @@ class CpuAffinity:
             LOG.error('The profiles of workload classes are not used: %s',
                       exc)
             return UNPROFILED
+
+    def _make_predictor(self) -> ArrivalPredictor | None:
+        """Make what predicts newcomers, if there are profiles for that."""
+        profiles = self._classes.profiles
+        if (self._driver is None or profiles is UNPROFILED
+                or self._options.cpu_affinity_advice):
+            return None
+        return ArrivalPredictor(profiles, self._driver.options)
 
     @property
     def enabled(self) -> bool:
@@ -152,10 +142,11 @@ class CpuAffinity:
         if self._driver is None:
             return
         try:
-            self._meter.sample(guests)
-            view = self._observe(guests, use)
+            view = self._views.observe(guests, use, self._view)
+            self._follow_profiles()
             if view is not None and self._is_due(view):
                 self._decide(view)
+                self._learn(guests, view)
         except Exception as exc:
             LOG.exception('The CPUs of secondaries were not chosen; they keep '
                           'their first sets')
@@ -183,6 +174,40 @@ class CpuAffinity:
                     for name, some in decision.sets.items()
                     if name in before.sets)
 
+    def _follow_profiles(self) -> None:
+        """Let driver and predictions use profiles that were learned."""
+        profiles = self._classes.profiles
+        if self._driver is not None and profiles is not self._driver.profiles:
+            self._driver = type(self._driver)(profiles, self._driver.options)
+            self._predictor = self._make_predictor()
+
+    def _learn(self, guests: Sequence[Secondary], view: base.AffinityView
+               ) -> None:
+        """Correct profiles by slow-downs of guests on one CPU each.
+
+        Only there it is known which guests slow each other down.
+        """
+        decision = self._decision
+        if decision is None or view.now_s - self._learned_at < _LEARN_S:
+            return
+        self._learned_at = view.now_s
+        classes = {one.name: one.workload_class or '' for one in view.guests}
+        alone = {name: sets[0] for name, sets in decision.sets.items()
+                 if name in decision.running and len(sets) == 1
+                 and len(sets[0]) == 1}
+        found = []
+        for guest in guests:
+            own = alone.get(guest.uuid)
+            slowdown = self._views.slowdown(guest)
+            shared = [name for name in decision.running
+                      if name != guest.uuid and own is not None and any(
+                          own & one for one in decision.sets[name])]
+            if own and slowdown and set(shared) <= alone.keys():
+                found.append(ObservedSlowdown(
+                    classes[guest.uuid],
+                    tuple(classes[name] for name in shared), (), slowdown))
+        self._classes.observe(found)
+
     def _is_due(self, view: base.AffinityView) -> bool:
         """Return whether to decide now.
 
@@ -199,87 +224,6 @@ class CpuAffinity:
                 or any(one.name in before.idle
                        and not self._driver.is_idle(one)
                        for one in view.guests))
-
-    # -- observation -------------------------------------------------------
-    def _observe(self, guests: Sequence[Secondary], use: HostUse | None
-                 ) -> base.AffinityView | None:
-        """Return the state of the host.
-
-        :returns: None before the dedicated CPUs are known.
-        """
-        own = self._dedicated.own
-        if own is None:
-            return None
-        topology = self._read_topology()
-        found = []
-        for guest in sorted(guests, key=lambda one: (one.started, one.uuid)):
-            usable = usable_cpus(topology, self._dedicated.first_cpus(guest),
-                                 own)
-            if usable:      # else its floor is the matter of control
-                found.append(base.AffinityGuest(
-                    guest.uuid, None, usable, self._demand_pct(guest),
-                    max(1, guest.vcpus)))
-        view = base.AffinityView(self._clock(), topology, tuple(found))
-        if use is not None:
-            primaries, floating = self._spread_primaries(topology,
-                                                         use.primary)
-            return dataclasses.replace(view, share_cpus=use.share,
-                                       primaries=primaries, floating=floating)
-        if self._view is not None:
-            # What was known last is better than nothing.
-            return dataclasses.replace(self._view, now_s=view.now_s,
-                                       topology=topology, guests=view.guests)
-        return view
-
-    def _demand_pct(self, guest: Secondary) -> float:
-        """Return the demand of a vCPU in percent; unknown counts as busy."""
-        known = [pct for pct in (
-            self._meter.demand_pct(guest, seconds) for seconds in (
-                _WAKES_S, self._options.cpu_affinity_period))
-            if pct is not None]
-        return max(known, default=100.0)
-
-    def _read_topology(self) -> Topology:
-        """Return the topology of the host's CPUs, read anew if these change.
-        """
-        root = cgroups.Group(self._hierarchy.root('cpuset'))
-        try:
-            cpus = cgroups.effective_cpus(root)
-        finally:
-            root.close()
-        if not cpus:
-            cpus = kernel_files.parse_cpus(kernel_files.read_text(
-                f'{self._sysfs}/online'), f'{self._sysfs}/online')
-        if self._topology is None or self._topology.cpus != cpus:
-            self._topology = cpu_topology.read_topology(self._sysfs, cpus)
-            LOG.info('CPUs of this host: %s', self._topology.describe())
-        return self._topology
-
-    def _spread_primaries(self, topology: Topology, primary: float
-                          ) -> tuple[dict[int, base.PrimaryUse],
-                                     tuple[base.PrimaryUse, ...]]:
-        """Return use by primaries of each CPU, and the part that floats.
-
-        A primary guest that is confined to some CPUs uses these alike.
-        Everything else may run anywhere.
-        """
-        cpus = dict.fromkeys(topology.cpus, 0.0)
-        with self._primary_rates:
-            for one in self._others():
-                confined = (topology.cpus
-                            & self._dedicated.pins.confined_to(one))
-                counter = processes.cpu_time_ns(one.pid, self._hierarchy.proc)
-                if not confined or confined == topology.cpus or (
-                        counter is None):
-                    continue
-                rate = self._primary_rates.per_second(
-                    (one.pid, one.started), counter) or 0.0
-                for cpu in confined:
-                    cpus[cpu] += rate / 1e9 / len(confined)
-        floats = max(0.0, primary - sum(cpus.values()))
-        return ({cpu: base.PrimaryUse(fixed + floats / len(cpus))
-                 for cpu, fixed in cpus.items()},
-                (base.PrimaryUse(floats),))
 
     # -- what follows ------------------------------------------------------
     def assigned(self, guest: Secondary, operated: bool = False
@@ -308,8 +252,7 @@ class CpuAffinity:
 
     def count_usable(self) -> int | None:
         """Return how many CPUs secondaries can use; None if unknown."""
-        with self._lock:
-            topology = self._topology
+        topology = self._views.topology
         if not self.enabled or topology is None:
             return None
         return len(topology.cpus - (self._dedicated.own or frozenset()))
@@ -325,7 +268,7 @@ class CpuAffinity:
     def status(self, guests: Sequence[Secondary]) -> dict[str, typing.Any]:
         """Return what ``secondary-agent status`` shows."""
         with self._lock:
-            decision, topology = self._decision, self._topology
+            decision, topology = self._decision, self._views.topology
             problem = self._problem
         refusals = self._dedicated.refusals
         return {
@@ -346,8 +289,7 @@ class CpuAffinity:
                   refusals: Mapping[str, str]) -> dict[str, typing.Any]:
         sets: Sequence[Cpus] = (decision.sets.get(guest.uuid, ())
                                 if decision else ())
-        found = self._meter.times(guest, self._options.cpu_affinity_period)
-        slowdown = found[1].slowdown if found else None
+        slowdown = self._views.slowdown(guest)
         reason = refusals.get(key_of(guest), '')
         if not sets and not reason:
             reason = 'no CPUs have been chosen for it'

@@ -21,7 +21,7 @@ from oslo_log import log as logging
 
 from secondary_scheduler.agent import cgroups, memory_guard, threads
 from secondary_scheduler.agent import store as agent_store
-from secondary_scheduler.agent.cpu_affinity import HostUse
+from secondary_scheduler.agent.affinity_views import HostUse
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.endpoint import AgentCalls
 from secondary_scheduler.agent.floors import Reason

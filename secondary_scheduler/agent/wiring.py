@@ -222,7 +222,8 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
         last_resort.note_killed, lambda: GuardOptions.read(conf),
         hierarchy.proc)
     dedicated_cpus = make_dedicated_cpus(actuator, hierarchy, store, dry_run)
-    affinity = CpuAffinity(conf, hierarchy, dedicated_cpus, domains.others)
+    affinity = CpuAffinity(conf, hierarchy, store, dedicated_cpus,
+                           domains.others)
     throttles = make_throttles(conf, connect, domains.reread, dry_run)
     forecast = forecasts.load_forecast(conf)
     return Parts(

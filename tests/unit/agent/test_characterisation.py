@@ -145,7 +145,7 @@ class RunsTest(MeasuredHost, unittest.TestCase):
         with (mock.patch.object(self.kernel, 'cpus',
                                 lambda n: frozenset({0, 1})),
               self.assertRaisesRegex(cpu_pins.PinError,
-                                     f'{ONE} cannot be confined .* CPUs 0-1, not')):
+                                     f"{ONE} cannot be confined .* 0-1, not")):
             self.make().execute([plan.Run(0, {ONE: 3})], lambda *_: None)
         self.assertEqual(self.before, self.fingerprint())
 

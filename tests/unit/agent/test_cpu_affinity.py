@@ -5,7 +5,8 @@ import os
 from unittest import mock
 
 from secondary_scheduler.agent import cpu_sets, cpu_topology, kernel_files
-from secondary_scheduler.agent.cpu_affinity import CpuAffinity, HostUse
+from secondary_scheduler.agent.affinity_views import AffinityViews, HostUse
+from secondary_scheduler.agent.cpu_affinity import CpuAffinity
 from secondary_scheduler.cmd import agent as command
 from secondary_scheduler.cpu_affinity import pool
 from tests.unit.agent import fakes
@@ -292,6 +293,54 @@ class DriversTest(Base):
                       problem)
         self.choose(agent)
         self.assertEqual({'0', '1'}, {self.cpus('vcpu0'), self.cpus('vcpu1')})
+
+    def profiles(self):
+        """Write profiles of two classes; return the path."""
+        self.host.write('profiles.json', json.dumps({
+            'classes': ['a', 'b'],
+            'uses': {'a': {'cpu': 100}, 'b': {'cpu': 100}},
+            'time_sharing': [[2.0, 2.5], [2.0, 3.0]]}))
+        return self.host.path('profiles.json')
+
+    def test_report_predicts_one_more_of_each_known_class(self):
+        agent = self.made(cpu_affinity_profiles=self.profiles())
+        self.assertEqual({}, agent.reporter.build_report().arrivals)
+        self.choose(agent)
+        found = agent.reporter.build_report().arrivals
+        self.assertEqual({'a', 'b'}, found.keys())
+        self.assertEqual(1.0, found['a'].slowdown)
+        for options in ({'cpu_affinity_advice': True},
+                        {'cpu_affinity': 'none'},
+                        {'cpu_affinity_profiles': None}):
+            agent = self.made(**options)
+            self.choose(agent)
+            self.assertEqual({}, agent.reporter.build_report().arrivals)
+
+    def test_classes_are_learned_from_guests_on_one_cpu(self):
+        for n, name in enumerate('ab'):
+            self.host.guest(n, specs={
+                **fakes.MARKED, 'lifecycle:workload_class': name}, vcpus=1)
+            self.make_sets(n)
+        self.primary([1, 2, 3])
+        for one in self.host.libvirt.domains[1:3]:
+            one.xml = one.xml.replace('<vcpu>2', '<vcpu>1').replace(
+                'vcpus>2', 'vcpus>1')
+        del self.host.libvirt.domains[0]
+        agent = self.made(cpu_affinity_profiles=self.profiles())
+        classes = agent.parts.affinity._classes
+        with mock.patch.object(AffinityViews, 'slowdown',
+                               return_value=4.0):
+            self.choose(agent)
+            self.assertEqual(2.5, classes.profiles.time_sharing.slowdown(
+                'a', 'b'))
+            self.now += 600.0
+            self.choose(agent)
+        self.assertLess(2.5, classes.profiles.time_sharing.slowdown('a', 'b'))
+        driver = agent.parts.affinity._driver
+        self.choose(agent)
+        self.assertIsNot(driver, agent.parts.affinity._driver)
+        self.assertIs(classes.profiles,
+                      agent.parts.affinity._driver.profiles)
 
     def test_default_folder_is_that_of_the_kernel(self):
         self.assertEqual(cpu_topology.SYSFS,
