@@ -65,20 +65,27 @@ class Host:
     """Guests and primaries of a host, and the driver that decides for them.
 
     :param vcpus: of all guests together
-    :param primaries: part of the CPUs that primaries use, a third each
+    :param primaries: part of the CPUs that primaries have, of which they use
+        0 to 60 %
+    :param floating: CPUs that primaries use which may run on all CPUs
     """
 
     def __init__(self, shape: Topology, vcpus: int, primaries: float,
-                 seed: int) -> None:
+                 floating: float, seed: int) -> None:
         self._draw = random.Random(f'{seed} {vcpus}')
         self._driver = PoolAffinity(thesis_host.PROFILES, AffinityOptions())
         guests: list[AffinityGuest] = []
         while (rest := vcpus - sum(one.vcpus for one in guests)) > 0:
             guests.append(self._new_guest(shape, str(len(guests)), rest))
+        everywhere = floating / len(shape.cpus)
         self.view = AffinityView(0.0, shape, tuple(guests), primaries={
-            cpu: PrimaryUse(0.3, self._draw.choice(thesis_host.CLASSES))
-            for cpu in sorted(shape.cpus)
-            if self._draw.random() < primaries})
+            cpu: PrimaryUse(everywhere + (
+                self._draw.uniform(0.0, 0.6)
+                if self._draw.random() < primaries else 0.0),
+                self._draw.choice(thesis_host.CLASSES))
+            for cpu in sorted(shape.cpus)}, floating=(
+                PrimaryUse(floating / 2, 'HL'),
+                PrimaryUse(floating / 2, 'BS')) if floating else ())
         self.decision: AffinityDecision | None = None
         self.moves = 0
 
@@ -160,7 +167,8 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         **{name: [] for name in EVENTS}}
     first, settled, moves = [], [], 0
     for seed in range(options.seed, options.seed + options.hosts):
-        host = Host(shape, options.vcpus, options.primaries, seed)
+        host = Host(shape, options.vcpus, options.primaries,
+                    options.floating, seed)
         spent['first'].append(host.decide())
         first.append(host.performance())
         spent['next'].extend(host.settle(options.rounds))
@@ -192,7 +200,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument('--vcpus', type=int, default=200,
                         help='of all guests (default %(default)s)')
     parser.add_argument('--primaries', type=float, default=0.25,
-                        help='part of the CPUs that primaries use (default '
+                        help='part of the CPUs that primaries have (default '
+                        '%(default)s)')
+    parser.add_argument('--floating', type=float, default=10.0,
+                        help='CPUs that floating primaries use (default '
                         '%(default)s)')
     parser.add_argument('--hosts', type=int, default=5)
     parser.add_argument('--repeat', type=int, default=5,

@@ -29,6 +29,11 @@ Content = tuple[int, Occupants]
 #: Part of their performance that primaries lose on a CPU that they share with
 #: guests, in spite of their weight.
 SHARED_CPU = 0.02
+#: CPUs are alike if the weights of their primaries differ less.  A step is
+#: 0.01 in the score.
+_WEIGHT_STEP = 0.5
+#: Idle CPUs of a cache without any, so that means over them are defined.
+_LEAST_IDLE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +53,9 @@ class CacheScore(typing.NamedTuple):
     """Part of the score of a cache.
 
     :param own: the score of its guests and of the primaries on its CPUs
-    :param idle: CPUs of it that its guests leave idle
-    :param harm: logarithm of the slow-down of each floating primary there
+    :param idle: CPUs of it that its guests leave idle, above 0
+    :param harm: logarithm of the slow-down of each floating primary there,
+        times ``idle``
     """
 
     own: float
@@ -61,7 +67,7 @@ class CpuState(typing.NamedTuple):
     """Guests and primaries of a CPU; equal for CPUs of a cache that are alike.
 
     :param cache: number of its cache
-    :param weight: that of the primaries on it
+    :param weight: that of the primaries on it, rounded
     """
 
     cache: int
@@ -103,8 +109,11 @@ class _Cache:
             name = fixed[cpu].workload_class
             self._fixed[name] = self._fixed.get(name, 0.0) + fixed[cpu].weight
         self._fixed_bits: ClassBits = sum(map(table.bit, self._fixed))
-        self.weights = {cpu: fixed[cpu].weight if cpu in fixed else 0.0
-                        for cpu in cpus}
+        #: Weight of the primaries on each CPU, rounded.
+        self.weights = dict.fromkeys(cpus, 0.0)
+        for cpu in cpus & fixed.keys():
+            self.weights[cpu] = _WEIGHT_STEP * round(
+                fixed[cpu].weight / _WEIGHT_STEP)
         self.occupants = dict.fromkeys(cpus, table.empty)
         self._counts = Counter(self.occupants.values())
         #: Number of CPUs with each class.
@@ -113,7 +122,7 @@ class _Cache:
         self._sums = _Sums(0.0, float(len(cpus)), 0.0)
         self.score = self._score(self._sums, self._classes)
         self._predicted: dict[tuple[object, ...], CacheScore] = {}
-        self._gains: dict[tuple[object, ...], float] = {}
+        self._replaced: dict[tuple[object, ...], CacheScore] = {}
 
     def predict(self, after: Sequence[Content]) -> CacheScore:
         """Return the score with other guests on some CPUs.
@@ -142,25 +151,24 @@ class _Cache:
             self.occupants[cpu] = one
         self._counts = +self._counts
         self._predicted = {}
-        self._gains = {}
+        self._replaced = {}
 
-    def replacement_gain(self, cpu: int, leaves: str | None,
-                         comes: str | None) -> float:
-        """Return by how much guests that replace others raise the score.
+    def replace_guest(self, cpu: int, leaves: str | None, comes: str | None
+                      ) -> CacheScore:
+        """Return the score with another guest on a CPU.
 
         :param leaves: class of the guest that leaves the CPU
         :param comes: class of the guest that comes to it
         """
         one = self.occupants[cpu]
         key = one, self.weights[cpu], leaves, comes
-        found = self._gains.get(key)
+        found = self._replaced.get(key)
         if found is None:
             if leaves is not None:
                 one = one.without_guest(leaves)
             if comes is not None:
                 one = one.with_guest(comes)
-            found = self._gains[key] = (
-                self.predict([(cpu, one)]).own - self.score.own)
+            found = self._replaced[key] = self.predict([(cpu, one)])
         return found
 
     def _arrivals(self, after: Iterable[Content]) -> dict[ClassBits, int]:
@@ -214,9 +222,10 @@ class _Cache:
         # what remains is the harm through the cache.
         harm = sum([weight * self._table.harm(name, present)
                     for name, weight in self._fixed.items()])
+        idle = max(0.0, sums.idle) + _LEAST_IDLE
         return CacheScore(
-            -sums.loss - harm - SHARED_CPU * sums.shared, sums.idle, tuple([
-                self._table.harm(one.workload_class, present)
+            -sums.loss - harm - SHARED_CPU * sums.shared, idle, tuple([
+                idle * self._table.harm(one.workload_class, present)
                 for one in self._floating]))
 
 
@@ -238,20 +247,23 @@ class Assignment:
         self._number = {cpu: number for number, part in enumerate(domains)
                         for cpu in part}
 
+        self._idle, self._harms = self._sum_floating()
+
     @property
     def score(self) -> float:
         """Sum of the logarithms of performance; 0 without any slow-down."""
-        return self._total([one.score for one in self._caches])
+        return (sum(one.score.own for one in self._caches)
+                - self._floating_loss(self._idle, self._harms))
 
-    def _total(self, scores: Sequence[CacheScore]) -> float:
-        total = sum(one.own for one in scores)
-        if self._floating:
-            idle = sum(one.idle for one in scores) + 1e-9 * len(scores)
-            for place, one in enumerate(self._floating):
-                total -= one.weight * sum(
-                    (some.idle + 1e-9) * some.harm[place]
-                    for some in scores) / idle
-        return total
+    def _sum_floating(self) -> tuple[float, list[float]]:
+        """Return idle CPUs, and the harm there to each floating primary."""
+        return (sum(one.score.idle for one in self._caches),
+                [sum(one.score.harm[place] for one in self._caches)
+                 for place in range(len(self._floating))])
+
+    def _floating_loss(self, idle: float, harms: Sequence[float]) -> float:
+        return sum([one.weight * harm / idle for one, harm in zip(
+            self._floating, harms, strict=True)])
 
     def occupants(self, cpu: int) -> Occupants:
         """Return the guests on a CPU."""
@@ -265,16 +277,27 @@ class Assignment:
 
     def gain(self, changes: Iterable[Change]) -> float:
         """Return by how much changes would raise the score."""
-        after = self._after(changes)
-        if not self._floating:
-            return sum([self._caches[number].predict(some).own
-                        - self._caches[number].score.own
-                        for number, some in after.items()])
-        scores = [one.score for one in self._caches]
-        before = self._total(scores)
-        for number, some in after.items():
-            scores[number] = self._caches[number].predict(some)
-        return self._total(scores) - before
+        return self._difference([
+            (self._caches[number].score, self._caches[number].predict(some))
+            for number, some in self._after(changes).items()])
+
+    def _difference(self, scores: Iterable[tuple[CacheScore, CacheScore]]
+                    ) -> float:
+        """Return by how much the score rises with other scores of caches.
+
+        :param scores: of each cache before and afterwards
+        """
+        own, idle, harms = 0.0, self._idle, self._harms
+        for before, after in scores:
+            own += after.own - before.own
+            if harms:
+                idle += after.idle - before.idle
+                harms = [harm + new - old for harm, new, old in zip(
+                    harms, after.harm, before.harm, strict=True)]
+        if harms:
+            own += self._floating_loss(self._idle, self._harms)
+            own -= self._floating_loss(idle, harms)
+        return own
 
     def shift_gain(self, name: str, before: int | None, after: int,
                    back: str | None) -> float:
@@ -283,22 +306,22 @@ class Assignment:
         :param name: class of the guest
         :param back: class of a guest that goes the other way, if any
         """
-        here = None if before is None else self._number[before]
-        there = self._number[after]
-        if self._floating or here == there:
-            changes: list[Change] = [(name, before, after)]
-            if back is not None:
-                changes.append((back, after, before))
-            return self.gain(changes)
-        gain = self._caches[there].replacement_gain(after, back, name)
-        if before is not None and here is not None:
-            gain += self._caches[here].replacement_gain(before, name, back)
-        return gain
+        there = self._caches[self._number[after]]
+        scores = []
+        if before is not None:
+            here = self._caches[self._number[before]]
+            if here is there:
+                return self.gain([(name, before, after), *(
+                    [] if back is None else [(back, after, before)])])
+            scores.append((here.score, here.replace_guest(before, name, back)))
+        scores.append((there.score, there.replace_guest(after, back, name)))
+        return self._difference(scores)
 
     def apply(self, changes: Iterable[Change]) -> None:
         """Make changes."""
         for number, some in self._after(changes).items():
             self._caches[number].change(some)
+        self._idle, self._harms = self._sum_floating()
 
     def _after(self, changes: Iterable[Change]) -> dict[int, list[Content]]:
         """Return what changes put on CPUs, by number of the cache."""

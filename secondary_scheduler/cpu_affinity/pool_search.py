@@ -36,7 +36,7 @@ Step = tuple[tuple[str, Homes], ...]
 #: Gains of performance that are rounding errors.
 _EPSILON = 1e-9
 #: Predictions in a search, and in one among many guests that have a place.
-_MOST_TRIALS, _FEW_TRIALS = 20_000, 5_000
+_MOST_TRIALS, _FEW_TRIALS = 20_000, 3_000
 #: Guests whose steps are all compared.
 _MOST_TOGETHER = 50
 

@@ -227,6 +227,17 @@ class TestHysteresis(unittest.TestCase):
         self.assertEqual(12, len(set(homes(found))))
         self.assertEqual({'5'}, self.moved(first, found))
 
+    def test_guest_wakes_without_the_cpu_where_it_ran(self):
+        view = hosts.view(['BS'] * 4)
+        first = DRIVER.decide(view, None)
+        asleep = DRIVER.decide(with_guest(view, 1, cpu_pct=0.0), first)
+        rest = TOPOLOGY.cpus - set(first.homes['1'])
+        found = DRIVER.decide(base.AffinityView(
+            1.0, TOPOLOGY.restrict(rest), hosts.guests(['BS'] * 4, rest)),
+            asleep)
+        self.assertEqual(4, len(set(homes(found))))
+        self.assertLessEqual(set(homes(found)), rest)
+
     def test_guest_stays_near_its_memory(self):
         view = hosts.view(['BS'] * 13)
         first = DRIVER.decide(view, None)
