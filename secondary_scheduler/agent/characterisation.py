@@ -62,6 +62,19 @@ def usable_cpus(guests: Sequence[Secondary], cpus: Cpus, proc: str) -> Cpus:
     return common
 
 
+def _check_speeds(speeds: Mapping[str, Speed]) -> None:
+    """Check that guests that run alone show their speed.
+
+    :raises CharacterisationError: if one does not
+    """
+    for uuid, speed in speeds.items():
+        if speed.work is None and speed.stretch is None:
+            raise CharacterisationError(
+                f'the speed of {uuid} is not known: it was idle, or the '
+                'kernel does not show how long its vCPUs run and wait. Start '
+                'its load, or count its work with --units.')
+
+
 class Characterisation:
     """Executes runs, and restores the host.
 
@@ -85,7 +98,8 @@ class Characterisation:
 
         :param done: called after each run
         :returns: speeds of the guests of each run
-        :raises CharacterisationError: if a primary starts, or a guest ends
+        :raises CharacterisationError: if a primary starts, if a guest ends,
+            or if its speed is not known
         :raises GeneratorError: if a generator does not run
         :raises PinError: if a guest cannot be confined
         :raises ProbeError: if the operator's command returns no number
@@ -95,6 +109,8 @@ class Characterisation:
         with self._restored():
             for run in runs:
                 speeds = self._execute(run)
+                if run.place is None:
+                    _check_speeds(speeds)
                 results.append((run, speeds))
                 done(run, speeds)
         return results
@@ -103,12 +119,12 @@ class Characterisation:
         guests = self.present_guests(run.guests)
         for guest in self._domains.secondaries():
             if guest.uuid not in run.guests:
-                self._done(self._actuator.floor(guest), guest)
+                self._check_limited(guest, self._actuator.floor(guest))
         for guest in guests:
             self._pins.pin(guest, frozenset({run.guests[guest.uuid]}))
             # A quota of a whole CPU for each vCPU is none.
-            self._done(self._actuator.set_share(
-                guest, 100.0, max(1, guest.vcpus)), guest)
+            self._check_limited(guest, self._actuator.set_share(
+                guest, 100.0, max(1, guest.vcpus)))
         with contextlib.ExitStack() as stack:
             if run.generator:
                 stack.enter_context(generators.running(
@@ -142,8 +158,8 @@ class Characterisation:
                                             'of this host')
         return [known[uuid] for uuid in uuids]
 
-    def _done(self, done: bool, guest: Secondary) -> None:
-        """Check that a limit was set.
+    def _check_limited(self, guest: Secondary, done: bool) -> None:
+        """Check that the limits of a guest were set.
 
         :raises CharacterisationError: if it was not
         """

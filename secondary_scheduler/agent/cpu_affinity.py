@@ -274,8 +274,8 @@ class CpuAffinity:
         return {
             'driver': self._options.cpu_affinity,
             'advice': self._options.cpu_affinity_advice,
-            'problems': [one for one in (problem, self.profile_problem)
-                         if one],
+            'problems': list(filter(None, (
+                problem, self.profile_problem, self._classes.problem))),
             'topology': topology.describe() if topology else '',
             'pool': kernel_files.format_cpus(decision.pool) if decision
             else '',

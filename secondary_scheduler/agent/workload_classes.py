@@ -28,6 +28,7 @@ from secondary_scheduler.cpu_affinity.profile_learning import (
     ProfileLearner,
     fall_slowly,
 )
+from secondary_scheduler.cpu_affinity.profile_merging import cpu_model_of
 from secondary_scheduler.cpu_affinity.workload_keys import (
     class_name,
     class_of,
@@ -61,6 +62,10 @@ class WorkloadClasses:
         self._measured = profiles
         self._cpu_model = cpu_model
         self._store = store
+        #: Reason why the operator's profiles may be wrong here, '' if none.
+        self.problem = _other_model(profiles, cpu_model)
+        if self.problem:
+            LOG.warning('Workload classes: %s', self.problem)
         self._missing: set[str] = set()
         learned, entries = self._load()
         self._learner = self._make(learned, entries)
@@ -155,6 +160,14 @@ class WorkloadClasses:
                     and (entry := LearnedEntry.parse(row[3], row[4]))):
                 entries[row[0], row[1], row[2]] = entry
         return names, entries
+
+
+def _other_model(profiles: WorkloadProfiles, cpu_model: str | None) -> str:
+    measured = cpu_model_of(profiles)
+    if measured is None or measured == cpu_model:
+        return ''
+    return (f'the profiles were measured on {measured}, and the CPU model of '
+            f'this host is {cpu_model or "not known"}')
 
 
 def _list(value: object) -> list[typing.Any]:

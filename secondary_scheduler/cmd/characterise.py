@@ -270,10 +270,8 @@ class _Command:
         time_sharing = plan.slowdown_matrix('time_sharing', names, slowdowns,
                                             Place.SAME_CPU)
         if time_sharing is None:
-            raise CommandError(
-                'no slow-down was measured: the kernel does not show how long '
-                'vCPUs wait, or the secondaries were idle. Count their work '
-                'with --units.')
+            raise CommandError('no slow-down was measured: beside others the '
+                               'speed of the secondaries was not known')
         return WorkloadProfiles(
             uses, time_sharing, plan.slowdown_matrix(
                 'space_sharing', names, slowdowns, Place.SAME_CACHE),

@@ -28,8 +28,10 @@ from secondary_scheduler.reading.values import InputError
 
 LIST = """\
 Show the workload classes of a file and their slow-downs: a row for each
-victim, a column for each neighbour. "?" is unknown. The last two columns are
-the mean slow-down of a class, and the mean slow-down that it causes.
+victim, a column for each neighbour. "?" is unknown. The last columns are the
+mean slow-down of a class, and the mean slow-down that it causes. A class is
+sensitive, or noisy, where that is above the mean of all. These words are for
+readers; decisions use the numbers.
 """
 
 MERGE = """\
@@ -126,14 +128,24 @@ def describe_profiles(path: str, one: WorkloadProfiles) -> list[str]:
 
 
 def _rows(one: WorkloadProfiles, matrix: SlowdownMatrix) -> list[list[str]]:
-    cells = [['', 'cpu %', *matrix.classes, 'suffers', 'causes']]
+    cells = [['', 'cpu %', *matrix.classes, 'suffers', 'causes', 'in words']]
+    mean = _mean([value for row in matrix.rows for value in row])
     for place, victim in enumerate(matrix.classes):
+        suffers = _mean(matrix.rows[place])
+        causes = _mean([row[place] for row in matrix.rows])
         cells.append([
-            victim, _cell(one.uses[victim].cpu), *map(_cell,
-                                                      matrix.rows[place]),
-            _cell(_mean(matrix.rows[place])),
-            _cell(_mean([row[place] for row in matrix.rows]))])
+            victim, _cell(one.uses[victim].cpu),
+            *map(_cell, matrix.rows[place]), _cell(suffers), _cell(causes),
+            ', '.join((_word(suffers, mean, 'sensitive', 'insensitive'),
+                       _word(causes, mean, 'noisy', 'quiet')))])
     return cells
+
+
+def _word(value: float | None, mean: float | None, above: str, below: str
+          ) -> str:
+    if value is None or mean is None:
+        return '?'
+    return above if value > mean else below
 
 
 def _known(rows: Iterable[Iterable[float | None]]) -> list[float]:

@@ -19,7 +19,8 @@ from tests.unit.agent.measured_host import Killed, MeasuredHost
 ONE, OTHER = fakes.UUIDS[:2]
 CLASSES = {ONE: 'a', OTHER: 'b'}
 SEATS = plan.Seats(0, {Place.SAME_CPU: 0, Place.SAME_CACHE: 1}, ())
-#: Instants at which a characterisation is interrupted or killed.
+#: Instants at which a characterisation is interrupted or killed, half of them
+#: with each version of control groups.
 INSTANTS = 20
 
 
@@ -69,7 +70,7 @@ class RunsTest(MeasuredHost, unittest.TestCase):
     def test_interrupt_at_any_instant_restores_the_host(self):
         runs = plan.plan_runs((ONE, OTHER), SEATS, 3, True)
         self.assertGreater(2 * len(runs), INSTANTS)
-        for instant in range(INSTANTS):
+        for instant in range(self.version - 1, INSTANTS, 2):
             self.kernel.waits, self.kernel.interrupt_at = 0, instant
             with self.subTest(instant), self.assertRaises(
                     characterisation.Interrupted):
@@ -83,8 +84,8 @@ class RunsTest(MeasuredHost, unittest.TestCase):
             self.make().execute(runs, lambda *_: None)
         self.assertGreater(put.call_count, INSTANTS)
         changed = 0
-        for instant in range(0, put.call_count, max(
-                1, put.call_count // INSTANTS)):
+        for instant in range(0, put.call_count,
+                             2 * put.call_count // INSTANTS):
             with self.subTest(instant):
                 self.kill_at_write(runs, instant)
                 changed += self.before != self.fingerprint()
@@ -134,6 +135,14 @@ class RunsTest(MeasuredHost, unittest.TestCase):
         with self.assertRaisesRegex(characterisation.CharacterisationError,
                                     f'{OTHER} is no running secondary'):
             self.make().execute([plan.Run(0, {OTHER: 0})], lambda *_: None)
+
+    def test_a_guest_without_a_known_speed_is_named_after_its_first_run(self):
+        with (mock.patch.object(self.kernel, 'write_times'),
+              self.assertRaisesRegex(characterisation.CharacterisationError,
+                                     f'speed of {ONE} is not known.*idle')):
+            self.execute(True)
+        self.assertEqual(2, self.kernel.waits)
+        self.assertEqual(self.before, self.fingerprint())
 
     def test_libvirt_that_does_not_answer_ends_the_runs(self):
         self.host.libvirt.error = OSError('dead')

@@ -2,6 +2,7 @@
 
 """Classes of running secondaries: a tenant never gets a better one."""
 
+import dataclasses
 import unittest
 
 import hypothesis
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from secondary_scheduler.agent import domain_xml, workload_classes
 from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.workload_classes import WorkloadClasses
+from secondary_scheduler.cpu_affinity.measurements import Measurement
 from secondary_scheduler.cpu_affinity.profile_learning import (
     ObservedSlowdown,
 )
@@ -109,7 +111,7 @@ class WorkloadClassesTest(unittest.TestCase):
         before = slowdowns(PROFILES)
         for one in ('quiet', 'noisy', LEARNED):
             for other in ('quiet', 'noisy', LEARNED):
-                self.observe(1.0, 300, victim=one, on_cpu=(other,), beside=())
+                self.observe(1.0, 100, victim=one, on_cpu=(other,), beside=())
         after = slowdowns(self.classes.profiles)
         for key, value in before.items():
             self.assertGreaterEqual(after[key], value, key)
@@ -129,6 +131,16 @@ class WorkloadClassesTest(unittest.TestCase):
             delta=0.2)
         for model in ('Xeon', None):
             self.assertEqual((), self.make(model).learned)
+
+    def test_profiles_of_another_cpu_model_are_named(self):
+        measured = dataclasses.replace(PROFILES, measurement=Measurement(
+            'EPYC', '6.1', 'units', 10.0, ()))
+        for model, known in (('EPYC', True), ('Xeon', False), (None, False)):
+            self.log.lines.clear()
+            found = WorkloadClasses(measured, model, self.store)
+            self.assertEqual(known, not found.problem)
+            self.assertEqual(known, not self.log.lines)
+        self.assertEqual('', self.make('Xeon').problem)
 
     def test_images_of_a_tenant_are_bounded(self):
         images = [guest(image=f'{n:08x}{IMAGE[8:]}', flavor='small')

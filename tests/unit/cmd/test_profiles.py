@@ -43,11 +43,11 @@ class ProfilesTest(unittest.TestCase):
     def test_list_shows_victims_by_neighbours(self):
         code, out, err = self.call('list', self.batch)
         self.assertEqual((0, ''), (code, err))
-        lines = [line.split() for line in out.splitlines()]
-        self.assertIn(['batch', '100.00', '2.00', '1.80', '1.90', '1.60'],
+        lines = [' '.join(line.split()) for line in out.splitlines()]
+        self.assertIn('batch 100.00 2.00 1.80 1.90 1.60 sensitive, quiet',
                       lines)
-        self.assertIn(['web', '?', '1.20', '1.60', '1.40', '1.70'], lines)
-        self.assertIn(['batch', '100.00', '1.10', '?', '1.10', '1.05'], lines)
+        self.assertIn('web ? 1.20 1.60 1.40 1.70 insensitive, noisy', lines)
+        self.assertIn('batch 100.00 1.10 ? 1.10 1.05 sensitive, noisy', lines)
         self.assertIn('time_sharing: 4 of 4 slow-downs known', out)
         self.assertIn('CPU model: unknown', out)
 
