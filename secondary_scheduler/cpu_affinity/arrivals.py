@@ -16,6 +16,7 @@ from secondary_scheduler.cpu_affinity.base import (
     AffinityOptions,
     AffinityView,
 )
+from secondary_scheduler.cpu_affinity.measurements import GENERATOR_PREFIX
 from secondary_scheduler.cpu_affinity.occupants import OccupantTable
 from secondary_scheduler.cpu_affinity.prediction import SlowdownModel
 from secondary_scheduler.cpu_affinity.primary_loads import primary_loads
@@ -38,7 +39,9 @@ class ArrivalPredictor:
 
     def __init__(self, profiles: WorkloadProfiles,
                  options: AffinityOptions) -> None:
-        self._classes = tuple(profiles.uses)
+        # No instance is a generator of load.
+        self._classes = tuple(one for one in profiles.uses
+                              if not one.startswith(GENERATOR_PREFIX))
         self._model = SlowdownModel(profiles)
         self._table = OccupantTable(self._model)
         self._weight = options.primary_weight
@@ -53,8 +56,8 @@ class ArrivalPredictor:
         :param decision: the last one of any driver, for this view or an
             earlier one
         :param usable: CPUs on which a new secondary may run
-        :returns: a prediction for each class of the profiles; nothing if a new
-            secondary may run nowhere
+        :returns: a prediction for each class of the profiles but generators
+            of load; nothing if a new secondary may run nowhere
         """
         fixed, floating = primary_loads(view, self._model, self._weight)
         classes = self._placed(view, decision)

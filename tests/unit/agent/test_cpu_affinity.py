@@ -302,6 +302,23 @@ class DriversTest(Base):
             'time_sharing': [[2.0, 2.5], [2.0, 3.0]]}))
         return self.host.path('profiles.json')
 
+    def test_profiles_of_another_cpu_model_are_used_and_named(self):
+        self.host.write('proc/cpuinfo', 'model name : Xeon\n')
+        path = self.profiles()
+        with open(path) as file:
+            document = json.load(file)
+        for model, problems in (('Xeon', 0), ('EPYC', 1)):
+            document['measurement'] = {
+                'cpu_model': model, 'kernel': '6.1', 'metric': 'units',
+                'seconds': 10, 'slowdowns': []}
+            self.host.write('profiles.json', json.dumps(document))
+            agent = self.made(cpu_affinity_profiles=path)
+            found = agent.reporter.status()['affinity']['problems']
+            self.assertEqual(problems, len(found))
+            self.assertEqual(2.5, agent.parts.affinity._classes.profiles
+                             .time_sharing.slowdown('a', 'b'))
+        self.assertIn('measured on EPYC', found[0])
+
     def test_report_predicts_one_more_of_each_known_class(self):
         agent = self.made(cpu_affinity_profiles=self.profiles())
         self.assertEqual({}, agent.reporter.build_report().arrivals)

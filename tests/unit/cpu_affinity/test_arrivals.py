@@ -43,6 +43,12 @@ class TestPrediction(unittest.TestCase):
         self.assertEqual(set(hosts.ALL), set(found))
         self.assertEqual({(1.0, 0.0)}, set(found.values()))
 
+    def test_generators_of_load_are_no_newcomers(self):
+        profiles = PROFILES.with_unknown(['stress-ng:cpu-50', 'other'])
+        found = predict(hosts.view(['HS']), predictor=ArrivalPredictor(
+            profiles, hosts.OPTIONS))
+        self.assertEqual({*hosts.ALL, 'other'}, set(found))
+
     def test_pair_on_one_cpu_has_the_measured_slowdowns(self):
         for victim in hosts.ALL:
             found = predict(hosts.view([victim], hosts.one_socket(1)))
