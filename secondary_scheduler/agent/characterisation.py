@@ -62,19 +62,6 @@ def usable_cpus(guests: Sequence[Secondary], cpus: Cpus, proc: str) -> Cpus:
     return common
 
 
-def _check_speeds(speeds: Mapping[str, Speed]) -> None:
-    """Check that guests that run alone show their speed.
-
-    :raises CharacterisationError: if one does not
-    """
-    for uuid, speed in speeds.items():
-        if speed.work is None and speed.stretch is None:
-            raise CharacterisationError(
-                f'the speed of {uuid} is not known: it was idle, or the '
-                'kernel does not show how long its vCPUs run and wait. Start '
-                'its load, or count its work with --units.')
-
-
 class Characterisation:
     """Executes runs, and restores the host.
 
@@ -102,7 +89,6 @@ class Characterisation:
             or if its speed is not known
         :raises GeneratorError: if a generator does not run
         :raises PinError: if a guest cannot be confined
-        :raises ProbeError: if the operator's command returns no number
         :raises Interrupted: if ``stop`` is set
         """
         results: list[Result] = []
@@ -110,7 +96,7 @@ class Characterisation:
             for run in runs:
                 speeds = self._execute(run)
                 if run.place is None:
-                    _check_speeds(speeds)
+                    self._check_speeds(speeds)
                 results.append((run, speeds))
                 done(run, speeds)
         return results
@@ -132,6 +118,20 @@ class Characterisation:
                     + _MARGIN_S))
             self._wait(self._timing.settle)
             return self._meter.measure(guests, self._timing.run, self._wait)
+
+    def _check_speeds(self, speeds: Mapping[str, Speed]) -> None:
+        """Check that guests that run alone show their speed.
+
+        :raises CharacterisationError: if one does not
+        """
+        for uuid, speed in speeds.items():
+            if speed.work is None and (self._meter.counts_work
+                                       or speed.stretch is None):
+                raise CharacterisationError(
+                    f'the speed of {uuid} is not known: ' + (
+                        self._meter.problem or 'it was idle, or the kernel '
+                        'does not show how long its vCPUs run and wait. Start '
+                        'its load, or count its work with --units.'))
 
     def present_guests(self, uuids: Sequence[str] | Mapping[str, int]
                        ) -> list[Secondary]:

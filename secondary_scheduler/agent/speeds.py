@@ -19,7 +19,7 @@ import typing
 from secondary_scheduler.agent import kernel_files, processes
 from secondary_scheduler.agent.device_use import DeviceMeter
 from secondary_scheduler.agent.domains import Secondary
-from secondary_scheduler.agent.sensors.probes import ask_probe
+from secondary_scheduler.agent.sensors.probes import ProbeError, ask_probe
 from secondary_scheduler.cpu_affinity.characterisation import Speed
 from secondary_scheduler.cpu_affinity.workload_profiles import ResourceUse
 
@@ -27,8 +27,9 @@ from secondary_scheduler.cpu_affinity.workload_profiles import ResourceUse
 _VCPU_THREAD = re.compile(r'CPU \d+/\w+')
 #: Part of the operator's command that stands for the UUID of a guest.
 UUID_PLACE = '{uuid}'
-#: Seconds in which the operator's command has to answer.
+#: Seconds in which the operator's command has to answer, and attempts.
 _ANSWERS_S = 10.0
+_ATTEMPTS = 2
 #: Instructions of the guest and of QEMU for it.
 _EVENT = 'instructions:HG'
 
@@ -110,6 +111,8 @@ class SpeedMeter:
         self._clock = clock
         self._units = units
         self.instructions = units is None and has_instructions()
+        #: Reason why the last units could not be counted, '' if none.
+        self.problem = ''
 
     @property
     def metric(self) -> str:
@@ -119,9 +122,14 @@ class SpeedMeter:
         return 'instructions' if self.instructions else 'run delay'
 
     @property
+    def counts_work(self) -> bool:
+        """Whether work is counted at all."""
+        return self._units is not None or self.instructions
+
+    @property
     def unknown(self) -> tuple[str, ...]:
         """Facts that cannot be measured here."""
-        if self._units is not None or self.instructions:
+        if self.counts_work:
             return ()
         return ('work: no counters of instructions here and no --units, so '
                 'that only the sharing of time is seen',)
@@ -132,7 +140,6 @@ class SpeedMeter:
 
         :param wait: passes the time
         :returns: speeds by UUID
-        :raises ProbeError: if the operator's command returns no number
         """
         some = list(guests)
         with contextlib.ExitStack() as stack:
@@ -151,13 +158,22 @@ class SpeedMeter:
                 for uuid, speed in speeds.items()}
 
     def _read(self, guest: Secondary) -> Counts:
-        work = None
-        if self._units is not None:
-            work = ask_probe(
-                self._units.replace(UUID_PLACE, shlex.quote(guest.uuid)),
-                time.monotonic() + _ANSWERS_S)
+        work = self._count_units(guest)
         run, waited = read_run_times(guest.pid, self._proc) or (None, None)
         return Counts(self._clock(), run, waited, work)
+
+
+    def _count_units(self, guest: Secondary) -> float | None:
+        """Return the units of work of a guest, None if they are unknown."""
+        if self._units is None:
+            return None
+        asked = self._units.replace(UUID_PLACE, shlex.quote(guest.uuid))
+        for _ in range(_ATTEMPTS):
+            try:
+                return ask_probe(asked, time.monotonic() + _ANSWERS_S)
+            except ProbeError as exc:
+                self.problem = f'{asked}: {exc}'
+        return None
 
 
 def _rate(count: float | None, seconds: float) -> float | None:

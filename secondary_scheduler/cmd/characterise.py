@@ -35,7 +35,6 @@ from secondary_scheduler.agent.device_use import DeviceMeter
 from secondary_scheduler.agent.domains import Domains, Secondary
 from secondary_scheduler.agent.libvirt_connection import libvirt_opener
 from secondary_scheduler.agent.sensors.base import load_sensors
-from secondary_scheduler.agent.sensors.probes import ProbeError
 from secondary_scheduler.agent.speeds import UUID_PLACE, SpeedMeter
 from secondary_scheduler.cmd.arguments import Groups, whole_number
 from secondary_scheduler.cmd.console import INTERRUPTED, CommandError
@@ -139,7 +138,7 @@ def characterise(conf: cfg.ConfigOpts, request: Request) -> int:
               'and nothing is written', file=sys.stderr)
         return INTERRUPTED
     except (host_lock.AlreadyRunning, CharacterisationError, PinError,
-            generators.GeneratorError, ProbeError, ImportError,
+            generators.GeneratorError, ImportError,
             ValueError) as exc:
         raise CommandError(str(exc)) from exc
     print(f'{request.output}: profiles of {len(found.uses)} classes. '

@@ -9,8 +9,10 @@ from secondary_scheduler.agent import (
     cgroup_handles,
     characterisation,
     cpu_pins,
+    speeds,
     store,
 )
+from secondary_scheduler.agent.sensors.probes import ProbeError
 from secondary_scheduler.cpu_affinity import characterisation as plan
 from secondary_scheduler.cpu_affinity.measurements import Place
 from tests.unit.agent import fakes
@@ -141,6 +143,16 @@ class RunsTest(MeasuredHost, unittest.TestCase):
               self.assertRaisesRegex(characterisation.CharacterisationError,
                                      f'speed of {ONE} is not known.*idle')):
             self.execute(True)
+        self.assertEqual(2, self.kernel.waits)
+        self.assertEqual(self.before, self.fingerprint())
+
+    def test_work_that_cannot_be_counted_is_named_after_the_first_run(self):
+        with (mock.patch.object(speeds, 'ask_probe',
+                                side_effect=ProbeError('no number')),
+              self.assertRaisesRegex(
+                  characterisation.CharacterisationError,
+                  f'speed of {ONE} is not known: count {ONE}: no number')):
+            self.execute(True, 'count {uuid}')
         self.assertEqual(2, self.kernel.waits)
         self.assertEqual(self.before, self.fingerprint())
 

@@ -9,7 +9,6 @@ from unittest import mock
 from secondary_scheduler.agent import cpu_model, domains, speeds
 from secondary_scheduler.agent.device_use import DeviceMeter
 from secondary_scheduler.agent.sensors.base import Reading, Sensor
-from secondary_scheduler.agent.sensors.probes import ProbeError
 from secondary_scheduler.agent.speeds import Counts
 from secondary_scheduler.cpu_affinity.characterisation import Speed
 from secondary_scheduler.cpu_affinity.workload_profiles import ResourceUse
@@ -156,10 +155,20 @@ class UnitsTest(unittest.TestCase):
         self.assertEqual(['count', '--of', self.guest.uuid],
                          run.call_args.args[0])
 
-    def test_command_without_a_number_is_an_error(self):
-        with self.assertRaisesRegex(ProbeError, 'not a number'):
-            self.meter('echo {uuid}').measure([self.guest], 4.0,
-                                              lambda seconds: None)
+    def test_command_without_a_number_is_unknown_with_the_reason(self):
+        meter = self.meter('echo {uuid}')
+        found = meter.measure([self.guest], 4.0, lambda seconds: None)
+        self.assertIsNone(found[self.guest.uuid].work)
+        self.assertRegex(meter.problem,
+                         f'echo {self.guest.uuid}: .*not a number')
+
+    def test_command_is_tried_again(self):
+        answers = iter((b'oops', b'7', b'', b'27'))
+        with mock.patch('secondary_scheduler.agent.sensors.probes._run',
+                        side_effect=lambda *_: next(answers)):
+            found = self.meter('count').measure([self.guest], 4.0,
+                                                lambda seconds: None)
+        self.assertEqual(5.0, found[self.guest.uuid].work)
 
 
 class CpuModelTest(unittest.TestCase):
