@@ -45,6 +45,8 @@ LOG = logging.getLogger(__name__)
 NONE = 'none'
 #: Seconds between two observations from which classes are learned.
 _LEARN_S = 600.0
+#: Use of a CPU by primaries, in CPUs, below which it does not disturb that.
+_QUIET_CPUS = 0.02
 
 
 def load_driver(conf: cfg.ConfigOpts, profiles: WorkloadProfiles
@@ -185,7 +187,8 @@ class CpuAffinity:
                ) -> None:
         """Correct profiles by slow-downs of guests on one CPU each.
 
-        Only there it is known which guests slow each other down.
+        Only there it is known which guests slow each other down, and only
+        where primaries hardly run.
         """
         decision = self._decision
         if decision is None or view.now_s - self._learned_at < _LEARN_S:
@@ -194,7 +197,10 @@ class CpuAffinity:
         classes = {one.name: one.workload_class or '' for one in view.guests}
         alone = {name: sets[0] for name, sets in decision.sets.items()
                  if name in decision.running and len(sets) == 1
-                 and len(sets[0]) == 1}
+                 and len(sets[0]) == 1 and all(
+                     cpu not in view.primaries
+                     or view.primaries[cpu].cpus < _QUIET_CPUS
+                     for cpu in sets[0])}
         found = []
         for guest in guests:
             own = alone.get(guest.uuid)

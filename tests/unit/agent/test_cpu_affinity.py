@@ -347,11 +347,12 @@ class DriversTest(Base):
         classes = agent.parts.affinity._classes
         with mock.patch.object(AffinityViews, 'slowdown',
                                return_value=4.0):
-            self.choose(agent)
-            self.assertEqual(2.5, classes.profiles.time_sharing.slowdown(
-                'a', 'b'))
-            self.now += 600.0
-            self.choose(agent)
+            for primary in (0.2, 0.2):
+                self.choose(agent, primary=primary)
+                self.assertEqual(2.5, classes.profiles.time_sharing.slowdown(
+                    'a', 'b'))
+                self.now += 600.0
+            self.choose(agent, primary=0.01)
         self.assertLess(2.5, classes.profiles.time_sharing.slowdown('a', 'b'))
         driver = agent.parts.affinity._driver
         self.choose(agent)
