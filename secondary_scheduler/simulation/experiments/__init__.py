@@ -22,6 +22,7 @@ from secondary_scheduler.simulation.experiments import (
     kaffes_primary,
     losses,
     realday,
+    suspects,
 )
 from secondary_scheduler.simulation.experiments.base import Runnable
 
@@ -30,5 +31,5 @@ EXPERIMENTS: Mapping[str, Runnable] = {
         hlt, efficiency, changes, ablations, losses, interference,
         estimator, realday, haizea_reservations, haizea_deadlines,
         haizea_images, haizea_suspensions, haizea_prices, entropy_cost,
-        entropy_cluster, kaffes, kaffes_primary)
+        entropy_cluster, kaffes, kaffes_primary, suspects)
     for one in module.EXPERIMENTS}
