@@ -58,6 +58,9 @@ class Control:
         self._most_cpus = most_cpus
         self._seen: set[tuple[str, int, int]] = set()
         self._present: Sequence[Secondary] = ()
+        #: Use of secondaries on trial before the trial, in percent of the
+        #: host.
+        self._use_before: dict[str, float | None] = {}
         #: Measurements and limits of the last step, for reports.
         self.usage = CpuUsage(None)
         self.caps: dict[str, float] = {}
@@ -103,12 +106,14 @@ class Control:
         usage = self._meter.sample(guests)
         set_point = self.restraint.bound(set_point, usage.primary)
         self._admit(guests, usage, set_point, options.minimum_share)
+        # A secondary keeps its share during a trial, because it has to be as
+        # active as before once it is released.
         free = [guest for guest in guests
-                if not self._floors.floored(guest.uuid)]
+                if self._floors.reasons(guest.uuid) <= {Reason.TRIAL}]
         caps = self._controller.step(
             usage.total,
             [Load(guest.uuid, guest.priority,
-                  usage.instances.get(guest.uuid),
+                  self._use_of(guest, usage),
                   100.0 * self._most_cpus(guest) / usage.capacity)
              for guest in free],
             set_point, options.minimum_share)
@@ -119,6 +124,17 @@ class Control:
         self._actuator.forget(guests)
         self._floors.expire({guest.uuid for guest in guests})
 
+    def _use_of(self, guest: Secondary, usage: CpuUsage) -> float | None:
+        """Return the use of a guest that its share follows.
+
+        During a trial, and in the step after it, that is its use before.
+        """
+        now = usage.instances.get(guest.uuid)
+        if Reason.TRIAL not in self._floors.reasons(guest.uuid):
+            return self._use_before.pop(guest.uuid, now)
+        return self._use_before.setdefault(
+            guest.uuid, self.usage.instances.get(guest.uuid))
+
     def _apply(self, guest: Secondary, caps: dict[str, float],
                capacity: float) -> None:
         """Write a guest's limits, unless the last resort has acted since."""
@@ -128,7 +144,8 @@ class Control:
             # runs in the emulator thread.
             emulator = bool(reasons & {Reason.POLICY, Reason.SURPLUS,
                                        Reason.SAFETY, Reason.MEMORY,
-                                       Reason.CPUS})
+                                       Reason.CPUS, Reason.TRIAL,
+                                       Reason.SUSPECT})
             self._actuator.floor(guest, emulator=emulator
                                  and not self._floors.operated(guest.uuid))
             caps.pop(guest.uuid, None)
@@ -164,8 +181,8 @@ class Control:
             reasons = self._floors.reasons(guest.uuid)
             if Reason.ENTRY in reasons:
                 waiting.append(guest)
-            elif not reasons:
-                inside += 1
+            elif reasons <= {Reason.TRIAL, Reason.SUSPECT}:
+                inside += 1     # it needs its room again
         if usage.primary is None:
             return
         room = int((set_point - usage.primary) // max(minimum, 0.1)) - inside

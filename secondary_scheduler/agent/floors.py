@@ -26,6 +26,8 @@ class Reason(enum.StrEnum):
     MEMORY = 'memory'        # the host is short of memory
     CPUS = 'cpus'            # it may run on dedicated CPUs of primaries
     LEASE = 'lease'          # other members of its lease do not run yet
+    TRIAL = 'trial'          # it may be why a signal of harm fails
+    SUSPECT = 'suspect'      # trials have confirmed that it is
 
 
 class Floors:

@@ -32,7 +32,7 @@ from secondary_scheduler.agent.domains import Secondary
 from secondary_scheduler.agent.floors import Floors, Reason
 from secondary_scheduler.agent.gauges import Gauges
 from secondary_scheduler.agent.policy_source import HostPolicies
-from secondary_scheduler.agent.sensors.cpu import CpuMeter
+from secondary_scheduler.agent.sensors.cpu import CpuMeter, CpuUsage
 from secondary_scheduler.model.reports import PolicyReport, PolicyState
 from secondary_scheduler.policies import language, triggers
 
@@ -126,6 +126,8 @@ class LocalTrigger:
             'kills': 0}
         #: State of each policy after the last check.
         self.reports: tuple[PolicyReport, ...] = ()
+        #: Use of CPU in the last check.
+        self.usage = CpuUsage(None)
 
     @property
     def failing(self) -> bool:
@@ -143,7 +145,7 @@ class LocalTrigger:
         """Check every policy once; to be called once a second."""
         options, resolved = self._options(), self._policies()
         guests = self._guests()
-        usage = self._meter.sample(guests)
+        self.usage = usage = self._meter.sample(guests)
         self._count_floored(guests)
         self._sync(resolved, options)
         reports = []

@@ -164,8 +164,9 @@ class Reporter:
         return (not self.full_reason(guests),
                 parts.policies.current.fingerprint,
                 [(one.policy, one.state) for one in parts.trigger.reports],
-                [(one.uuid, parts.floors.reached(one.uuid), one.paused)
-                 for one in guests], parts.killed.reasons, self.problems())
+                [(one.uuid, parts.floors.reached(one.uuid), one.paused,
+                  self._is_suspect(one.uuid)) for one in guests],
+                parts.killed.reasons, self.problems())
 
     def build_report(self) -> HostReport:
         """Build the next report."""
@@ -195,6 +196,7 @@ class Reporter:
                 floored=parts.floors.reached(guest.uuid),
                 problem=problems.get(guest.uuid, ''),
                 paused=guest.paused,
+                suspect=self._is_suspect(guest.uuid),
                 usage=_rounded(uses.get(guest.uuid, {})),
                 **self._dirty(guest.uuid))
                 for guest in guests),
@@ -219,6 +221,10 @@ class Reporter:
         with contextlib.suppress(OSError):
             disk = os.statvfs(self._parts.conf.secondary_agent.save_dir)
             self.save_free_mb = disk.f_bavail * disk.f_frsize >> 20
+
+    def _is_suspect(self, uuid: str) -> bool:
+        suspects = self._parts.suspects
+        return suspects is not None and suspects.is_confirmed(uuid)
 
     def _dirty(self, uuid: str) -> dict[str, float]:
         dirty = self._parts.memory_meter.dirty(uuid)
@@ -247,6 +253,9 @@ class Reporter:
             'rates': {uuid: _rounded(caps)
                       for uuid, caps in parts.rates.caps.items()},
             'rate_problems': parts.throttles.problems,
+            'suspects': {} if parts.suspects is None else {
+                uuid: one._asdict()
+                for uuid, one in parts.suspects.verdicts.items()},
             'libvirt': parts.domains.listed,
             'primaries': parts.domains.primaries,
             'floors': {guest.uuid: sorted(parts.floors.reasons(guest.uuid))

@@ -136,7 +136,10 @@ class Agent:
         before = [report.state for report in trigger.reports]
         try:
             trigger.check()
-            control.restraint.push(trigger.harmed)
+            suspects = self.parts.suspects
+            if suspects is None or not suspects.step(
+                    trigger.reports, trigger.usage.instances):
+                control.restraint.push(trigger.harmed)
         except Exception:
             LOG.exception('A check of the policies failed; taking all '
                           'secondaries to the floor')

@@ -46,6 +46,11 @@ from secondary_scheduler.agent.primary_use import RecentPrimaryUse
 from secondary_scheduler.agent.rates import RateControl, RateOptions
 from secondary_scheduler.agent.sensors.base import load_sensors
 from secondary_scheduler.agent.sensors.cpu import CpuMeter
+from secondary_scheduler.agent.suspect_control import (
+    SuspectControl,
+    read_suspect_options,
+    wanted_resources,
+)
 from secondary_scheduler.agent.throttles import Throttles
 from secondary_scheduler.policies import language
 
@@ -167,6 +172,8 @@ class Parts:
     primary_memory: RecentPrimaryUse
     #: The inventory in Placement, None while the agent does not keep it.
     inventory: 'Inventory | None' = None
+    #: Trials of secondaries, None while the agent makes none.
+    suspects: SuspectControl | None = None
 
 
 def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
@@ -212,7 +219,8 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
 
     demand = Demand(domains.others, hierarchy.proc)
     gauges = Gauges(
-        sensors, lambda: {one.resource for one in policies.current.policies},
+        sensors, lambda: wanted_resources(
+            policies.current, options.suspects),
         domains.secondaries, coming={
             language.MEMORY:
             lambda: 100.0 * demand.read() / host_memory.read()[0]})
@@ -259,4 +267,7 @@ def make_parts(conf: cfg.ConfigOpts, store: agent_store.StateStore,
                                slack=0.0),
             lambda: RateOptions.read(conf)),
         primary_cpu=RecentPrimaryUse(forecast),
-        primary_memory=RecentPrimaryUse(forecast))
+        primary_memory=RecentPrimaryUse(forecast),
+        suspects=SuspectControl(
+            read_suspect_options(conf), domains.secondaries, gauges, floors,
+            last_resort.floor_guest) if options.suspects else None)

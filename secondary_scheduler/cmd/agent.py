@@ -246,6 +246,7 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
             + ''.join(f', {resource} at most {_percent(cap)}' for
                       resource, cap in sorted(found['rates'].get(
                           one['uuid'], {}).items()))
+            + _suspicion(found['suspects'].get(one['uuid']))
             + ''.join(f', PROBLEM: {found[which][one["uuid"]]}'
                       for which in ('problems', 'rate_problems')
                       if one['uuid'] in found[which]))
@@ -274,6 +275,16 @@ def _affinity_lines(found: dict[str, typing.Any]) -> list[str]:
             + f', slow-down by sharing of time {slowdown}'
             + (f', NOT CONFINED: {one["reason"]}' if one['reason'] else ''))
     return lines
+
+
+def _suspicion(found: dict[str, typing.Any] | None) -> str:
+    """Return the verdict of the trial of a secondary, '' without one."""
+    if found is None:
+        return ''
+    lasting = f' for {found["left_s"]} s more' if found['left_s'] else ''
+    like = (f': its {found["resource"]} is most like the signal'
+            if found['resource'] else '')
+    return f', suspect: {found["verdict"]}{lasting}{like}'
 
 
 def build_parser() -> argparse.ArgumentParser:

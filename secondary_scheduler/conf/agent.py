@@ -10,6 +10,7 @@ from secondary_scheduler.conf import (
     agent_admission,
     agent_affinity,
     agent_sensors,
+    agent_suspects,
 )
 
 GROUP = cfg.OptGroup(
@@ -329,6 +330,7 @@ management network.
     *agent_admission.OPTS,
     *agent_affinity.OPTS,
     *agent_sensors.OPTS,
+    *agent_suspects.OPTS,
 ]
 
 

@@ -66,7 +66,8 @@ class InstanceReport:
     ``dirty_1s_mb`` and ``dirty_5s_mb`` are the memory that it writes to in
     that time, in MiB.  ``usage`` is that of further resources in percent of
     the host, as far as it is known.  ``problem`` is the reason if the host
-    cannot throttle it, else ''.
+    cannot throttle it, else ''.  ``suspect`` is whether trials have confirmed
+    that it harms the primary.
     """
 
     uuid: str
@@ -79,6 +80,7 @@ class InstanceReport:
     dirty_5s_mb: float | None = None
     usage: Mapping[str, float] = dataclasses.field(default_factory=dict)
     problem: str = ''
+    suspect: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,6 +15,7 @@ from secondary_scheduler.agent import host_lock, wiring
 from secondary_scheduler.agent.floors import Reason
 from secondary_scheduler.cmd import agent as command
 from secondary_scheduler.conf import agent as agent_conf
+from secondary_scheduler.cpu_affinity.suspects import Suspicion, Verdict
 from tests.unit.agent import fakes
 from tests.unit.agent.base import AgentTestCase
 
@@ -111,11 +112,17 @@ class CommandsTest(AgentTestCase):
         self.steps(agent, 2, 20.0)
         agent.check()
         agent.parts.floors.add(fakes.UUIDS[1], Reason.POLICY)
+        agent.parts.suspects = mock.Mock(verdicts={
+            fakes.UUIDS[0]: Suspicion(Verdict.CONFIRMED, 540, 'disk_in'),
+            fakes.UUIDS[1]: Suspicion(Verdict.TRIAL, 0)})
+        agent.parts.suspects.is_confirmed.return_value = False
         agent.write_status()
         code, out, _ = self.call('status')
         self.assertEqual(0, code)
         for text in ('host node1', 'admission: closed', 'cpu <= 90%',
-                     'at the floor (policy)', 'cap ', 'set point 89.0%'):
+                     'at the floor (policy)', 'cap ', 'set point 89.0%',
+                     ', suspect: confirmed for 540 s more: its disk_in is '
+                     'most like the signal\n', ', suspect: trial\n'):
             self.assertIn(text, out)
         code, out, _ = self.call('status', '--json')
         self.assertEqual('node1', json.loads(out)['host'])
