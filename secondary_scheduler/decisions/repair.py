@@ -77,6 +77,7 @@ class Burden:
             one.uuid: {resource: preview.use(one.uuid, resource, host)
                        for resource in self.excess}
             for one in there if draft.is_movable(one)}
+        self._suspects = {one.uuid for one in there if one.suspect}
         self.least = max(map(self._fewest, self.excess))
         self.sets = Lazy(self._sets)
 
@@ -91,18 +92,21 @@ class Burden:
     def _sets(self, count: int) -> list[tuple[str, ...]]:
         """Return sufficient sets with few resources, the smallest first.
 
-        Instances that relieve the host most are combined first.  Each set
-        begins with its largest instance, which is the hardest to place.
+        Sets with suspects precede others.  Instances that relieve the host
+        most are combined first.  Each set begins with its largest instance,
+        which is the hardest to place.
         """
         size = self._size
-        order = sorted(self.use, key=lambda uuid: (-sum(
+        order = sorted(self.use, key=lambda uuid: (
+            uuid not in self._suspects, -sum(
             use / max(self.excess[resource], _EPSILON)
             for resource, use in self.use[uuid].items()), uuid))
         found = filter(self._enough, itertools.islice(
             itertools.combinations(order, count), SETS_MADE))
-        ranked = sorted((sum(map(size, uuids)), uuids) for uuids in found)
+        ranked = sorted((-len(self._suspects.intersection(uuids)),
+                         sum(map(size, uuids)), uuids) for uuids in found)
         return [tuple(sorted(uuids, key=lambda uuid: (-size(uuid), uuid)))
-                for _size, uuids in ranked[:SETS_TRIED]]
+                for _suspects, _size, uuids in ranked[:SETS_TRIED]]
 
     def _enough(self, uuids: Sequence[str]) -> bool:
         """Return whether the departure of instances ends the violations.

@@ -83,6 +83,8 @@ class Instance:
     :param origin: the host from which a decision migrated it
     :param workload_class: class for which agents predict slow-downs; None if
         it has none
+    :param suspect: trials on its host have confirmed that it harms the
+        primary; it leaves first
     """
 
     uuid: str
@@ -109,6 +111,7 @@ class Instance:
     wanted_cpu: float | None = None
     running_s: float | None = None
     workload_class: str | None = None
+    suspect: bool = False
 
     @property
     def claims(self) -> dict[str, int]:

@@ -34,8 +34,8 @@ def host_policies(report: reports.HostReport,
     A violated signal counts as a violation of CPU.  A signal cannot be
     attributed to an instance, so no decision can predict its effect on one.
     CPU is used as a proxy: every instance that harms a primary uses some.
-    The decision moves the least that satisfies the CPU policy; if the harm
-    goes on, the agent reports it again.
+    The decision moves the least that satisfies the CPU policy, confirmed
+    suspects first; if the harm goes on, the agent reports it again.
 
     :param relief: whether the CPU policies count as violated anyway.
     """
@@ -187,6 +187,7 @@ def build_cluster(
             blocked=(uuid in left_alone
                      or scope.excludes(uuid, server.project)),
             cooling_down=uuid in locks.cooling_down_instances,
+            suspect=reported is not None and reported.suspect,
             migration_failed=uuid in locks.migration_failed_instances,
             return_failed=_has_failed_to_return(server, locks),
             preempt_failed=(state is cluster.InstanceState.ACTIVE

@@ -188,10 +188,12 @@ class BuildTest(TestCase):
         self.assertFalse(self.build(servers, hosts, calm, relief={'h1'},
                                     inside=()).hosts['h1'].violated)
 
-    def with_signal(self, state):
+    def with_signal(self, state, suspect=None):
         servers = [fakes.server(n, priority=n) for n in (1, 2, 3)]
         seen = fakes.report('h1', servers)
-        seen = dataclasses.replace(seen, policies=(
+        seen = dataclasses.replace(seen, instances=tuple(
+            dataclasses.replace(one, suspect=one.uuid == suspect)
+            for one in seen.instances), policies=(
             *seen.policies, reports.PolicyReport(
                 'probe:p99_ms <= 20 for 5s', 'probe:p99_ms', 20.0, 5, 31.0,
                 2, state)))
@@ -215,6 +217,16 @@ class BuildTest(TestCase):
         self.assertEqual(
             [('migrate', 'h1', 'h2')],
             [(one.kind, one.source, one.target) for one in plan.operations])
+
+    def test_confirmed_suspect_leaves_first(self):
+        limits = LoadLimits()
+        for number in (1, 2, 3):
+            suspect = fakes.server(number).uuid
+            plan = GuidedDecision(limits, profile=with_agents(limits)).decide(
+                self.with_signal(reports.PolicyState.VIOLATED, suspect),
+                DecisionRequest('preempt'), Budget())
+            self.assertEqual([suspect],
+                             [one.instance for one in plan.operations])
 
     def test_waiting_leases_have_priority_and_waiting_time(self):
         def down(number, hours, status='SUSPENDED', **values):
