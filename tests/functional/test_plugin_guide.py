@@ -33,9 +33,11 @@ import json
 from unittest import mock
 
 from oslo_config import cfg
-from secondary_scheduler.agent import forecasts
+from secondary_scheduler.agent import cpu_affinity, forecasts
 from secondary_scheduler.agent.sensors import base as sensors
+from secondary_scheduler.conf import agent as agent_options
 from secondary_scheduler.conf import leases as options
+from secondary_scheduler.cpu_affinity import base, workload_profiles
 from secondary_scheduler.leases import drivers
 from secondary_scheduler.watcher import strategy
 
@@ -51,8 +53,12 @@ loaded = {
     forecasts.NAMESPACE: [type(forecast).__name__],
     'secondary_scheduler.decisions': [type(decision).__name__]}
 real = cfg.ConfigOpts()
+agent_options.register_opts(real)
 options.register_opts(real)
 real([])
+real.set_override('cpu_affinity', 'first-half', 'secondary_agent')
+loaded[base.NAMESPACE] = [type(cpu_affinity.load_driver(
+    real, workload_profiles.UNPROFILED)).__name__]
 for kind, name in (('admission', 'short'), ('preemption', 'largest'),
                    ('host_selection', 'backwards'), ('order', 'last-come'),
                    ('pricing', 'by-size')):
@@ -105,7 +111,7 @@ class PluginGuideTest(unittest.TestCase):
                     '-c', service, PYTHONPATH=path).splitlines()[-1])
             namespaces = re.findall(r'^(secondary_scheduler\.\S+) =', setup,
                                     re.MULTILINE)
-            self.assertEqual(10, len(namespaces))
+            self.assertEqual(11, len(namespaces))
             self.assertEqual(set(namespaces), set(loaded))
             for namespace, classes in loaded.items():
                 with self.subTest(namespace):
