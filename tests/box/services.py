@@ -76,9 +76,12 @@ def environment(**more: str) -> Iterator[None]:
         yield
 
 
-def start(name: str) -> None:
-    """Start a service by its name in the box and wait until it listens."""
-    with environment():
+def start(name: str, **more: str) -> None:
+    """Start a service by its name in the box and wait until it listens.
+
+    :param more: further variables of its environment
+    """
+    with environment(**more):
         kind, _, host = name.rpartition('-')
         if kind == 'secondary-agent':
             hosts.start_agent(host)
@@ -181,6 +184,25 @@ def agent_options(host: str, *options: str) -> Iterator[None]:
     finally:
         path.write_text(original)
         restart_agent(host)
+
+
+@contextlib.contextmanager
+def scheduler_options(*lines: str) -> Iterator[None]:
+    """Let nova-scheduler have further lines of options, with their groups.
+
+    It finds the modules of the tests as well.
+    """
+    path = layout.ETC / 'nova/nova.conf'
+    original = path.read_text()
+    path.write_text('\n'.join([original, *lines, '']))
+    try:
+        stop('nova-scheduler')
+        start('nova-scheduler', PYTHONPATH=str(layout.SOURCE))
+        yield
+    finally:
+        path.write_text(original)
+        stop('nova-scheduler')
+        start('nova-scheduler')
 
 
 def restart_agent(host: str) -> None:

@@ -2,7 +2,6 @@
 
 """Nothing of ours touches a primary (issue 2, acceptance 4)."""
 
-import contextlib
 import json
 import pathlib
 import time
@@ -10,7 +9,6 @@ import time
 import libvirt
 
 import cgroups
-import control
 import hosts as box_hosts
 import layout
 import shell
@@ -106,29 +104,12 @@ def test_the_agent_hands_no_primary_over(nova_primary, by_hand):
         assert not answer['ok'] and 'no secondary' in answer['reason']
 
 
-@contextlib.contextmanager
-def broken_scheduler(directory):
-    """Run nova-scheduler with everything of ours raising."""
-    extra = directory / 'raising.conf'
-    extra.write_text('[filter_scheduler]\n'
-                     'available_filters = tests.box.raising.all_filters\n')
-    services.stop('nova-scheduler')
-    try:
-        with services.environment(PYTHONPATH=str(layout.SOURCE)):
-            control._daemon(
-                'nova-scheduler', 'nova-scheduler',
-                layout.ETC / 'nova/nova.conf',
-                layout.ETC / 'secondary_scheduler/policies.conf', extra)
-        yield
-    finally:
-        services.stop('nova-scheduler')
-        services.start('nova-scheduler')
-
-
-def test_primaries_boot_when_all_of_ours_raises(cloud, empty_cloud, tmp_path):
+def test_primaries_boot_when_all_of_ours_raises(cloud, empty_cloud):
     log = 'nova-scheduler-service.log'
     offset = services.log_size(log)
-    with broken_scheduler(tmp_path):
+    with services.scheduler_options(
+            '[filter_scheduler]',
+            'available_filters = tests.box.raising.all_filters'):
         uuids = [boot_primary(cloud, f'test-broken-{n}') for n in range(3)]
         try:
             for uuid in uuids:
