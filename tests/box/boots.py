@@ -11,10 +11,10 @@ from tests.box.services import wait_until
 SCHEDULER_LOG = 'nova-scheduler-service.log'
 
 
-def boot_secondaries(owner, count):
+def boot_secondaries(owner, count, flavor='secondary'):
     """Ask for so many at once; return their UUIDs."""
     image = owner.image.find_image('worker-idle').id
-    flavor = owner.compute.find_flavor('secondary').id
+    flavor = owner.compute.find_flavor(flavor).id
     return [owner.compute.create_server(
         name=f'test-extra-{n}', networks='none', image_id=image,
         flavor_id=flavor).id for n in range(count)]
