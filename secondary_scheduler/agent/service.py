@@ -84,8 +84,7 @@ class Agent:
     def step(self) -> None:
         """Do one step of control."""
         parts = self.parts
-        if parts.dedicated_cpus.pins.changed():
-            self._read_dedicated_cpus()
+        self._watch_pins()
         self._keep_cpus(parts.domains.secondaries)
         parts.control.step()
         usage = parts.control.usage
@@ -113,12 +112,23 @@ class Agent:
                           'taking all secondaries to the floor')
             parts.control.floor_all()
 
+    def _watch_pins(self) -> None:
+        """Read the CPUs of primaries again if one was pinned by hand."""
+        try:
+            changed = self.parts.dedicated_cpus.pins.changed()
+        except Exception:
+            LOG.exception('The CPUs of primaries were not compared')
+            changed = True
+        if changed:
+            self._read_dedicated_cpus()
+
     def _choose_cpus(self) -> None:
         """Choose the CPUs of secondaries, each second and after a listing."""
+        choose = threads.log_errors(self.choose_cpus)
         while not self._stop.is_set():
             self._choose.wait(_CHOOSE_S)
             self._choose.clear()
-            self.choose_cpus()
+            choose()
 
     def choose_cpus(self) -> None:
         """Let the driver of CPU affinity choose, and write what it chose."""

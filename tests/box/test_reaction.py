@@ -67,7 +67,7 @@ def decided(calm_fleet, tmp_path):
 
 
 def test_reaction_beside_a_decision_for_all_leases(
-        calm_fleet, burst, decided, new_trial):
+        calm_fleet, burst, decided, new_trial, capsys):
     trial, found = new_trial(), []
     before = int(decided.read_text() or 0)
     for _ in range(BURSTS):
@@ -82,7 +82,8 @@ def test_reaction_beside_a_decision_for_all_leases(
     more = int(decided.read_text()) - before
     assert len(found) >= BURSTS / 2, found
     seen = quantiles(sorted(found))
-    print(f'{seen}, {more} decisions beside')
+    with capsys.disabled():
+        print(f'{found} s: {seen}, {more} decisions beside')
     assert more, 'no decision was made beside'
     assert seen['p50'] <= GOAL_S and seen['worst'] <= WORST_S, found
     calm_fleet.wait_all_run(240)
