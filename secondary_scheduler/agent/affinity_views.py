@@ -141,9 +141,10 @@ class AffinityViews:
             for one in self._others():
                 confined = (topology.cpus
                             & self._dedicated.pins.confined_to(one))
+                if not confined or confined == topology.cpus:
+                    continue
                 counter = processes.cpu_time_ns(one.pid, self._hierarchy.proc)
-                if not confined or confined == topology.cpus or (
-                        counter is None):
+                if counter is None:
                     continue
                 rate = self._primary_rates.per_second(
                     (one.pid, one.started), counter) or 0.0

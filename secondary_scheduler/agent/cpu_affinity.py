@@ -107,7 +107,7 @@ class CpuAffinity:
         self._problem = ''
         self._predictor = self._make_predictor()
         self._arrivals: Mapping[str, Arrival] = {}
-        #: Number of vCPUs that got another set while their guest ran.
+        #: Number of times that a running secondary got other CPUs.
         self.moves = 0
 
     def _read_profiles(self, path: str | None) -> WorkloadProfiles:
@@ -120,7 +120,7 @@ class CpuAffinity:
             return UNPROFILED
 
     def _make_predictor(self) -> ArrivalPredictor | None:
-        """Make what predicts newcomers, if there are profiles for that."""
+        """Return a predictor of newcomers, None without profiles."""
         profiles = self._classes.profiles
         if (self._driver is None or profiles is UNPROFILED
                 or self._options.cpu_affinity_advice):
@@ -150,12 +150,14 @@ class CpuAffinity:
                 self._decide(view)
                 self._learn(guests, view)
         except Exception as exc:
-            LOG.exception('The CPUs of secondaries were not chosen; they keep '
-                          'their first sets')
+            problem = str(exc) or type(exc).__name__
+            if problem != self._problem:    # the next second tries again
+                LOG.exception('No CPUs were chosen; secondaries keep their '
+                              'first sets')
             with self._lock:
                 self._view = self._decision = None
                 self._arrivals = {}
-                self._problem = str(exc) or type(exc).__name__
+                self._problem = problem
 
     def _decide(self, view: base.AffinityView) -> None:
         """Ask the driver."""

@@ -29,6 +29,9 @@ from secondary_scheduler.plans.operations import Plan
 
 #: Niceness of the process: decisions on violations come first.
 _NICENESS = 5
+#: Seconds after which the process counts as hanging, and is killed.  The
+#: largest decisions that were measured take some tens of seconds.
+_LONGEST_S = 600.0
 
 
 class DecisionFailed(Exception):
@@ -59,8 +62,9 @@ class DecisionProcess:
             except (OSError, EOFError, pickle.UnpicklingError) as exc:
                 code = self._end()
                 raise DecisionFailed(
-                    'the process that decides for all leases has ended with '
-                    f'{code}; is there enough memory?') from exc
+                    'the process that decides for all leases did not answer '
+                    f'within {_LONGEST_S:.0f} s, or ended (exit code {code}): '
+                    'see whether the host is out of memory') from exc
         if isinstance(answer, BaseException):
             raise DecisionFailed(f'{type(answer).__name__}: {answer}'
                                  ) from answer
@@ -75,9 +79,17 @@ class DecisionProcess:
                      'PYTHONPATH': os.pathsep.join(filter(None, sys.path))})
         process = self._process
         assert process.stdin and process.stdout     # nosec B101
-        pickle.dump(question, process.stdin, pickle.HIGHEST_PROTOCOL)
-        process.stdin.flush()
-        return _load(process.stdout)
+        # Nothing is sent of a question that cannot be pickled.
+        text = pickle.dumps(question, pickle.HIGHEST_PROTOCOL)
+        watchdog = threading.Timer(_LONGEST_S, process.kill)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            process.stdin.write(text)
+            process.stdin.flush()
+            return _load(process.stdout)
+        finally:
+            watchdog.cancel()
 
     def _end(self) -> int | None:
         """End the process; return its exit code."""
@@ -124,7 +136,8 @@ def _pickled(answer: Plan | Exception) -> bytes:
     try:
         return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
     except Exception as exc:    # an error may hold anything
-        return pickle.dumps(DecisionFailed(
+        # Classes of this module have another name in the other process.
+        return pickle.dumps(RuntimeError(
             f'{type(answer).__name__}: {answer} ({exc})'))
 
 

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import io
 import os
 import pickle
 import signal
@@ -16,6 +15,11 @@ class Unresolved(base.Decision):
     """Names the hosts of the request, and the process that decides."""
 
     def decide(self, cluster, request, budget):
+        if request.kind == 'return':
+            class Odd(Exception):
+                """Error that cannot be pickled."""
+
+            raise Odd('x')
         if request.kind == 'drain':
             raise ValueError(f'no {request.kind} with {budget.units}')
         return Plan(unresolved=(*request.hosts, str(os.getpid())))
@@ -46,7 +50,7 @@ class DecisionProcessTest(unittest.TestCase):
         os.kill(process.pid, signal.SIGKILL)
         with mock.patch.object(process, 'poll', return_value=None), (
                 self.assertRaisesRegex(decision_process.DecisionFailed,
-                                       'has ended with -9')):
+                                       'exit code -9')):
             self.decide()
         self.assertNotEqual(first, self.decide().unresolved[1])
 
@@ -58,19 +62,24 @@ class DecisionProcessTest(unittest.TestCase):
         process.stdout.close()
 
     def test_error_that_cannot_be_sent_is_described(self):
-        """The process itself is not needed for that."""
-        class Odd(Exception):
-            pass
+        with self.assertRaisesRegex(decision_process.DecisionFailed,
+                                    'Odd: x'):
+            self.decide('return')
+        self.assertEqual('h1', self.decide().unresolved[0])
 
-        asked = io.BytesIO(pickle.dumps(
-            (Unresolved(), None, base.DecisionRequest('select'), 1)))
-        out = mock.Mock(buffer=io.BytesIO())
-        with (mock.patch.object(decision_process.sys, 'stdin',
-                                mock.Mock(buffer=asked)),
-              mock.patch.object(decision_process.sys, 'stdout', out),
-              mock.patch.object(decision_process.os, 'nice'),
-              mock.patch.object(Unresolved, 'decide', side_effect=Odd('x'))):
-            decision_process.main()
-        answer = pickle.loads(out.buffer.getvalue())
-        self.assertIsInstance(answer, decision_process.DecisionFailed)
-        self.assertIn('Odd: x', str(answer))
+    def test_process_that_hangs_is_replaced(self):
+        first = self.decide().unresolved[1]
+        os.kill(int(first), signal.SIGSTOP)
+        with mock.patch.object(decision_process, '_LONGEST_S', 0.2), (
+                self.assertRaisesRegex(decision_process.DecisionFailed,
+                                       'did not answer within 0 s')):
+            self.decide()
+        self.assertNotEqual(first, self.decide().unresolved[1])
+
+    def test_question_that_cannot_be_sent_leaves_the_process(self):
+        first = self.decide().unresolved[1]
+        with self.assertRaises((AttributeError, pickle.PicklingError,
+                                TypeError)):
+            self.process.decide(Unresolved(), lambda: None,
+                                base.DecisionRequest('select'), 1)
+        self.assertEqual(first, self.decide().unresolved[1])
