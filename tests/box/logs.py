@@ -2,8 +2,7 @@
 
 """What the logs of services have of a test: our tracebacks, last records."""
 
-from collections.abc import Mapping
-import itertools
+from collections.abc import Iterable, Iterator, Mapping
 import pathlib
 import re
 
@@ -11,7 +10,8 @@ import layout
 
 #: A line of a traceback that lies in our code.
 _FRAME = re.compile(r'File ".*/secondary_scheduler/')
-#: The head of each line of a record of oslo.log.
+#: The head of each line of a record of oslo.log.  Only the first line of a
+#: record goes on with its context, in brackets.
 _RECORD = re.compile(r'\S+ \S+ \d+ [A-Z]+ \S+ ?')
 #: A record that tells of a problem.
 _PROBLEM = re.compile(r'\S+ \S+ \d+ (WARNING|ERROR|CRITICAL) ')
@@ -34,16 +34,32 @@ def _head(line: str) -> str:
     return head[0] if head else ''
 
 
+def _records(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yield the lines of each record without their head.
+
+    Records of the same millisecond may have the same head.
+    """
+    known, bodies = '', []
+    for line in lines:
+        head = _head(line)
+        body = line.removeprefix(head).rstrip()
+        if bodies and (head != known or body.startswith('[')):
+            yield bodies
+            bodies = []
+        known = head
+        if body:
+            bodies.append(body)
+    if bodies:
+        yield bodies
+
+
 def frames_since(before: Mapping[pathlib.Path, int]) -> list[str]:
     """Return the lines of tracebacks in our code that logs have got since."""
     found = []
     for path, size in sizes().items():
         with path.open(errors='replace') as log:
             log.seek(min(size, before.get(path, 0)))
-            for head, lines in itertools.groupby(log, _head):
-                bodies = [line for line in (
-                    line.removeprefix(head).rstrip() for line in lines)
-                    if line]
+            for bodies in _records(log):
                 frames = [line for line in bodies if _FRAME.search(line)]
                 if frames and not _TOLD.match(bodies[-1]):
                     found += [f'{path.name}: {line}' for line in frames]
