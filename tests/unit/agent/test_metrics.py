@@ -44,7 +44,7 @@ class MetricsTest(unittest.TestCase):
                 for family in parser.text_string_to_metric_families(text)
                 for one in family.samples}
 
-    def test_known_values_become_metrics(self):
+    def test_kaf_5_known_values_become_metrics(self):
         registry = prometheus_client.CollectorRegistry(auto_describe=False)
         registry.register(exposition.FunctionCollector(
             lambda: metrics.metric_families(STATUS)))

@@ -25,7 +25,7 @@ class RunTimesTest(unittest.TestCase):
             self.host.write(f'proc/1/task/{thread}/comm', name + '\n')
             self.host.write(f'proc/1/task/{thread}/schedstat', times)
 
-    def test_times_of_vcpus_are_summed(self):
+    def test_kaf_2_3_times_of_vcpus_are_summed(self):
         self.assertEqual((3040, 508),
                          speeds.read_run_times(1, self.host.proc))
 
@@ -90,7 +90,7 @@ class DeviceTest(unittest.TestCase):
             FixedSensor({'membw': Reading(40.0), 'llc': Reading(50.0)}),
             FixedSensor(AssertionError('it is not read'), ('memory',))])
 
-    def test_what_a_sensor_does_not_measure_is_unknown(self):
+    def test_kaf_1_7_use_of_devices_or_unknown(self):
         found = self.meter.read(self.guests)
         self.assertEqual({fakes.UUIDS[0]: ResourceUse(None, network=5.0),
                           fakes.UUIDS[1]: ResourceUse(None)}, found)
@@ -121,7 +121,7 @@ class PerfTest(unittest.TestCase):
         self.assertEqual('run delay', meter.metric)
         self.assertIn('no counters of instructions', meter.unknown[0])
 
-    def test_counter_that_is_not_supported_is_unknown(self):
+    def test_kaf_7_counter_that_is_not_supported_is_unknown(self):
         """A program that behaves as perf does without counters."""
         folder = fakes.Host(self)
         folder.write('perf', '#!/bin/sh\n'
@@ -144,7 +144,7 @@ class UnitsTest(unittest.TestCase):
         return speeds.SpeedMeter('/nonexistent', DeviceMeter(()), units,
                                  lambda: next(self.now))
 
-    def test_command_counts_for_each_guest(self):
+    def test_kaf_24_command_counts_for_each_guest(self):
         counts = iter((b'7\n', b'27\n'))
         with mock.patch('secondary_scheduler.agent.sensors.probes._run',
                         side_effect=lambda *_: next(counts)) as run:

@@ -62,7 +62,7 @@ class VcpuMeterTest(Times, unittest.TestCase):
         self.assertAlmostEqual(100.0,
                                self.meter.demand_pct(self.guest, 10.0))
 
-    def test_demand_of_the_last_seconds(self):
+    def test_kaf_6_demand_of_the_last_seconds(self):
         for run in (0, 0, 0, 0, 0, 0, 0, 1, 2):
             self.sample(run / 2, run / 2, 0.0)
         self.assertAlmostEqual(100.0,

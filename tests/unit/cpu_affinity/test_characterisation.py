@@ -85,7 +85,7 @@ class ResultsTest(unittest.TestCase):
 
     classes = {'u': 'web', 'v': 'batch'}
 
-    def test_matrix_has_the_victim_first(self):
+    def test_kaf_23_matrix_has_the_victim_first(self):
         results = [(Run(0, {'u': 0}), {'u': speed(100)}),
                    (Run(0, {'v': 0}), {'v': speed(10)}),
                    (Run(0, {'u': 0, 'v': 0}, SAME), {
@@ -140,7 +140,7 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual((2.5,), one.values)
         self.assertEqual((1.25,), one.cpu_values)
 
-    def test_uses_are_those_alone(self):
+    def test_kaf_22_uses_are_those_alone(self):
         generator = plan.GENERATORS[0]
         uses = (ResourceUse(59.04, None, 4.0), ResourceUse(70, None, 6.0),
                 ResourceUse(58, None, None))

@@ -273,7 +273,7 @@ class ResctrlTest(SensorTestCase):
         self.now += 1.0
         return self.sensor.read(())
 
-    def test_whole_machine_is_measured_by_default(self):
+    def test_kaf_4_whole_machine_is_measured_by_default(self):
         self.assertIsNone(self.read()['membw'].total)
         self.use('', 10 << 20, 256 << 10)
         self.use('primary', 5 << 20, 512 << 10)
