@@ -6,6 +6,7 @@ With 6, 12 and 24 guests that work on one bare host, for a minute each, at the
 default periods: the CPU time of the agent by thread, and that of libvirtd,
 which has no other load.  The agent reports to a RabbitMQ; it has
 no Placement.  What 50 guests would cost is a line through the three.
+``set_changes`` are changes of CPU sets meanwhile.
 
     python3 tools/box bare benchmarks/agent_cost.py [--seconds 60]
 
@@ -66,6 +67,11 @@ def measure(agent: int, libvirtd: int, seconds: float) -> dict:
             'rss_mib': round(rss_mib(agent), 1)}
 
 
+def set_changes(status: dict) -> int:
+    """Return how often an agent has changed CPU sets so far."""
+    return int(status.get('affinity', {}).get('moves', 0))
+
+
 def line(points: dict[int, float], x: float) -> float:
     """Return where the least-squares line through some points is."""
     mean_x = sum(points) / len(points)
@@ -91,11 +97,13 @@ def on_a_host(options: argparse.Namespace) -> dict:
             # As many as there are must have their least share on one CPU.
             with rig.agent(f'cpu <= 90% for 15s on host:{rigs.HOST}',
                            shared=['minimum_share = 1'],
-                           broker=layout.BROKER) as agent:
+                           own=options.set, broker=layout.BROKER) as agent:
                 agent.wait_control(count)
-                time.sleep(10)
+                time.sleep(options.settle)
+                before = set_changes(agent.status())
                 found[count] = measure(agent.pid, rigs.inside_pid('libvirtd'),
-                                       options.seconds)
+                                       options.seconds) | {
+                    'set_changes': set_changes(agent.status()) - before}
             say(f'{count} guests: {found[count]}')
     costs = {count: one['percent'] for count, one in found.items()}
     extrapolated = line(costs, EXTRAPOLATED)
@@ -157,6 +165,11 @@ def main() -> None:
                         '(default 6 12 24)')
     parser.add_argument('--work', default='cpu', choices=('cpu', 'idle'),
                         help='what guests do (default %(default)s)')
+    parser.add_argument('--settle', type=float, default=10, metavar='N',
+                        help='seconds before it (default %(default)g)')
+    parser.add_argument('--set', nargs='*', default=[], metavar='OPTION=VALUE',
+                        help='options of [secondary_agent], as '
+                             'cpu_affinity=pool')
     parser.add_argument('--periods', type=int, metavar='N',
                         help='run through periods instead, and end with 1 if '
                              f'memory grows by {GROWTH_PERCENT:g} %%')

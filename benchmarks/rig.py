@@ -93,23 +93,35 @@ class Rig:
             console.unlink()
 
     # -- the agent ---------------------------------------------------------
-    @contextlib.contextmanager
-    def agent(self, *policies: str, shared: Sequence[str] = (),
-              own: Sequence[str] = (), broker: str = 'fake://'
-              ) -> Iterator['Agent']:
-        """Run the agent, and undo what it has done to the guests."""
+    def configure(self, *policies: str, shared: Sequence[str] = (),
+                  own: Sequence[str] = (), broker: str = 'fake://'
+                  ) -> pathlib.Path:
+        """Write the configuration of the agent; return its path."""
         config = self.state / 'agent.conf'
         config.write_text(_AGENT.format(
             host=HOST, log=layout.LOG, state=self.state, broker=broker,
             shared='\n'.join([*(f'policy = {one}' for one in policies),
                               *shared]), own='\n'.join(own)))
+        return config
+
+    @contextlib.contextmanager
+    def agent(self, *policies: str, shared: Sequence[str] = (),
+              own: Sequence[str] = (), broker: str = 'fake://'
+              ) -> Iterator['Agent']:
+        """Run the agent, and undo what it has done to the guests."""
+        config = self.configure(*policies, shared=shared, own=own,
+                                broker=broker)
         hosts.start_agent(HOST, configs=(config,))
         try:
             yield Agent(self.state)
         finally:
             shell.stop(SERVICE, timeout=5)
-            shell.run([*hosts.enter(HOST), layout.BIN / 'secondary-agent',
-                       'release', '--config-file', config])
+            self.release(config)
+
+    def release(self, config: pathlib.Path) -> None:
+        """Undo what an agent that has ended has done to the guests."""
+        shell.run([*hosts.enter(HOST), layout.BIN / 'secondary-agent',
+                   'release', '--config-file', config])
 
 
 @dataclasses.dataclass
