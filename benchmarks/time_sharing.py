@@ -13,7 +13,13 @@ host, each with and without a quota.  No agent runs.
     with_throttled   (run + delay) / run: throttled time counts as a wait
 
 ``error`` is counters / units - 1.  Alone, the other guests are held still; a
-round is between two such windows.
+round is between two such windows.  Two more figures say where an error comes
+from:
+
+    accounted        (run + delay) / elapsed time: the part of the time that
+                     the counters know of
+    cpu_per_unit     CPU time for a unit of work by that alone: above 1 where
+                     guests cost each other caches as well as time
 
     python3 tools/box bare benchmarks/time_sharing.py [--rounds 5]
 """
@@ -78,7 +84,9 @@ def slow_downs(seen: dict[str, float], alone: float) -> dict[str, float]:
     counters = (seen['run'] + seen['delay'] - seen['throttled']) / seen['run']
     return {'units': units, 'counters': counters,
             'with_throttled': (seen['run'] + seen['delay']) / seen['run'],
-            'error': counters / units - 1}
+            'error': counters / units - 1,
+            'accounted': (seen['run'] + seen['delay']) / seen['s'],
+            'cpu_per_unit': alone * seen['run'] / seen['units']}
 
 
 def measure(rounds: int, seconds: float) -> list[dict]:
@@ -126,7 +134,8 @@ def summarise(rows: Sequence[dict]) -> dict[str, dict[str, float]]:
             'no quota' if quota is None else f'{quota:g} % each')
         found[name] = {
             **{key: round(statistics.median(row[key] for row in those), 3)
-               for key in ('units', 'counters', 'with_throttled')},
+               for key in ('units', 'counters', 'with_throttled',
+                           'accounted', 'cpu_per_unit')},
             'error': round(error(those), 4), 'n': len(those)}
     return found
 
