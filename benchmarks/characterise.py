@@ -9,8 +9,7 @@ bytes.  The command runs twice, and the slow-downs are compared.  Then it is
 interrupted (SIGTERM) and killed at random instants, and the control files of
 all guests are compared with those before.
 
-    python3 tools/box bare --cpus 2 benchmarks/characterise.py \\
-        [--output benchmarks/data/characterised.json]
+    python3 tools/box bare --cpus 2 benchmarks/characterise.py [--output FILE]
 """
 
 import argparse

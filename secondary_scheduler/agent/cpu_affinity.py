@@ -28,7 +28,7 @@ from secondary_scheduler.agent.profile_files import read_profiles
 from secondary_scheduler.agent.store import StateStore
 from secondary_scheduler.agent.workload_classes import WorkloadClasses
 from secondary_scheduler.cpu_affinity import base
-from secondary_scheduler.cpu_affinity.arrivals import ArrivalPredictor
+from secondary_scheduler.cpu_affinity.host_prediction import HostPredictor
 from secondary_scheduler.cpu_affinity.profile_learning import (
     ObservedSlowdown,
 )
@@ -107,6 +107,8 @@ class CpuAffinity:
         self._problem = ''
         self._predictor = self._make_predictor()
         self._arrivals: Mapping[str, Arrival] = {}
+        #: Predicted slow-downs of running secondaries with the last decision.
+        self._predicted: Mapping[str, float] = {}
         #: Number of times that a running secondary got other CPUs.
         self.moves = 0
 
@@ -119,13 +121,12 @@ class CpuAffinity:
                       exc)
             return UNPROFILED
 
-    def _make_predictor(self) -> ArrivalPredictor | None:
-        """Return a predictor of newcomers, None without profiles."""
+    def _make_predictor(self) -> HostPredictor | None:
+        """Return a predictor of slow-downs, None without profiles."""
         profiles = self._classes.profiles
-        if (self._driver is None or profiles is UNPROFILED
-                or self._options.cpu_affinity_advice):
+        if self._driver is None or profiles is UNPROFILED:
             return None
-        return ArrivalPredictor(profiles, self._driver.options)
+        return HostPredictor(profiles, self._driver.options)
 
     @property
     def enabled(self) -> bool:
@@ -156,7 +157,7 @@ class CpuAffinity:
                               'first sets')
             with self._lock:
                 self._view = self._decision = None
-                self._arrivals = {}
+                self._predicted, self._arrivals = {}, {}
                 self._problem = problem
 
     def _decide(self, view: base.AffinityView) -> None:
@@ -164,14 +165,17 @@ class CpuAffinity:
         assert self._driver is not None     # nosec B101
         before = self._decision
         decision = self._driver.decide(view, before)
+        predicted: Mapping[str, float] = {}
         arrivals: Mapping[str, Arrival] = {}
         if self._predictor is not None:
-            arrivals = self._predictor.predict(
-                view, decision,
-                view.topology.cpus - (self._dedicated.own or frozenset()))
+            predicted = self._predictor.predict_guests(view, decision)
+            if not self._options.cpu_affinity_advice:
+                arrivals = self._predictor.predict_arrivals(
+                    view, decision,
+                    view.topology.cpus - (self._dedicated.own or frozenset()))
         with self._lock:
             self._view, self._decision, self._problem = view, decision, ''
-            self._arrivals = arrivals
+            self._predicted, self._arrivals = predicted, arrivals
             if before is not None:
                 self.moves += sum(
                     some != before.sets[name]
@@ -277,7 +281,7 @@ class CpuAffinity:
         """Return what ``secondary-agent status`` shows."""
         with self._lock:
             decision, topology = self._decision, self._views.topology
-            problem = self._problem
+            predicted, problem = self._predicted, self._problem
         refusals = self._dedicated.refusals
         return {
             'driver': self._options.cpu_affinity,
@@ -289,7 +293,8 @@ class CpuAffinity:
             else '',
             'moves': self.moves,
             'guests': {
-                guest.uuid: self._describe(guest, decision, refusals)
+                guest.uuid: self._describe(guest, decision, refusals) | {
+                    'predicted': _rounded(predicted.get(guest.uuid))}
                 for guest in guests} if self.enabled else {}}
 
     def _describe(self, guest: Secondary,
@@ -297,11 +302,14 @@ class CpuAffinity:
                   refusals: Mapping[str, str]) -> dict[str, typing.Any]:
         sets: Sequence[Cpus] = (decision.sets.get(guest.uuid, ())
                                 if decision else ())
-        slowdown = self._views.slowdown(guest)
         reason = refusals.get(key_of(guest), '')
         if not sets and not reason:
             reason = 'no CPUs have been chosen for it'
         return {'cpus': [kernel_files.format_cpus(one) for one in sets],
                 'idle': bool(decision and guest.uuid in decision.idle),
-                'slowdown': None if slowdown is None else round(slowdown, 2),
+                'slowdown': _rounded(self._views.slowdown(guest)),
                 'reason': reason}
+
+
+def _rounded(slowdown: float | None) -> float | None:
+    return None if slowdown is None else round(slowdown, 2)

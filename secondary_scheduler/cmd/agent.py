@@ -268,11 +268,13 @@ def _affinity_lines(found: dict[str, typing.Any]) -> list[str]:
     for uuid, one in found['guests'].items():
         slowdown = ('unknown' if one['slowdown'] is None
                     else f'{one["slowdown"]:.2f}')
+        predicted = ('' if one['predicted'] is None
+                     else f', {one["predicted"]:.2f} predicted by profiles')
         lines.append(
             f'secondary {uuid}: vCPUs on CPUs '
             f'{" ".join(one["cpus"]) or "of its first set"}'
             + ' (idle)' * one['idle']
-            + f', slow-down by sharing of time {slowdown}'
+            + f', slow-down by sharing of time {slowdown}{predicted}'
             + (f', NOT CONFINED: {one["reason"]}' if one['reason'] else ''))
     return lines
 

@@ -333,7 +333,8 @@ class DriversTest(Base):
             self.choose(agent)
             self.assertEqual({}, agent.reporter.build_report().arrivals)
 
-    def test_classes_are_learned_from_guests_on_one_cpu(self):
+    def pair(self):
+        """Have one guest of each class, and one CPU for both."""
         for n, name in enumerate('ab'):
             self.host.guest(n, specs={
                 **fakes.MARKED, 'lifecycle:workload_class': name}, vcpus=1)
@@ -343,6 +344,20 @@ class DriversTest(Base):
             one.xml = one.xml.replace('<vcpu>2', '<vcpu>1').replace(
                 'vcpus>2', 'vcpus>1')
         del self.host.libvirt.domains[0]
+
+    def test_advice_says_what_the_sets_would_gain(self):
+        self.pair()
+        agent = self.made(cpu_affinity_profiles=self.profiles(),
+                          cpu_affinity_advice=True)
+        self.choose(agent)
+        found = agent.reporter.status()['affinity']
+        self.assertEqual({fakes.UUIDS[0]: 2.5, fakes.UUIDS[1]: 2.0}, {
+            uuid: one['predicted'] for uuid, one in found['guests'].items()})
+        self.assertIn('2.50 predicted by profiles',
+                      '\n'.join(command._affinity_lines(found)))
+
+    def test_classes_are_learned_from_guests_on_one_cpu(self):
+        self.pair()
         agent = self.made(cpu_affinity_profiles=self.profiles())
         classes = agent.parts.affinity._classes
         with mock.patch.object(AffinityViews, 'slowdown',

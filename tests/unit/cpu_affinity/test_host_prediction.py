@@ -10,7 +10,7 @@ import unittest
 import hypothesis
 
 from secondary_scheduler.cpu_affinity import base, interference, pool
-from secondary_scheduler.cpu_affinity.arrivals import ArrivalPredictor
+from secondary_scheduler.cpu_affinity.host_prediction import HostPredictor
 from secondary_scheduler.cpu_affinity.workload_profiles import SlowdownMatrix
 from secondary_scheduler.model.topology import (
     SharedCache,
@@ -22,7 +22,7 @@ from tests.unit.cpu_affinity import hosts
 
 PROFILES = thesis_host.PROFILES
 TIME, SPACE = PROFILES.time_sharing, PROFILES.space_sharing
-PREDICTOR = ArrivalPredictor(PROFILES, hosts.OPTIONS)
+PREDICTOR = HostPredictor(PROFILES, hosts.OPTIONS)
 DRIVER = pool.PoolAffinity(PROFILES, hosts.OPTIONS)
 SIMPLE = interference.InterferenceAffinity(PROFILES, hosts.OPTIONS)
 #: Drawing large hosts takes long.
@@ -32,8 +32,41 @@ FEWER = hypothesis.settings(
 
 def predict(view, driver=DRIVER, usable=None, predictor=PREDICTOR):
     """Return the predictions beside what a driver decides for a view."""
-    return predictor.predict(view, driver.decide(view, None),
+    return predictor.predict_arrivals(view, driver.decide(view, None),
                              usable or view.topology.cpus)
+
+
+class TestGuests(unittest.TestCase):
+
+    def predict(self, view):
+        return PREDICTOR.predict_guests(view, DRIVER.decide(view, None))
+
+    def test_pair_on_one_cpu_has_the_measured_slowdowns(self):
+        for one in hosts.ALL:
+            for other in hosts.ALL:
+                view = hosts.view([one, other], hosts.one_socket(1))
+                first, second = (guest.name for guest in view.guests)
+                found = self.predict(view)
+                self.assertAlmostEqual(TIME.slowdown(one, other),
+                                       found[first])
+                self.assertAlmostEqual(TIME.slowdown(other, one),
+                                       found[second])
+
+    def test_guest_on_another_cpu_counts_through_the_cache(self):
+        view = hosts.view(['HS', 'HL'], hosts.one_socket(2))
+        sets = {guest.name: (frozenset({cpu}),)
+                for cpu, guest in enumerate(view.guests)}
+        found = PREDICTOR.predict_guests(view, base.AffinityDecision(
+            frozenset({0, 1}), sets, frozenset(), {}))
+        self.assertEqual([SPACE.slowdown('HS', 'HL'),
+                          SPACE.slowdown('HL', 'HS')], list(found.values()))
+
+    def test_idle_guests_have_none(self):
+        view = hosts.view(['HS'], hosts.one_socket(1))
+        name = view.guests[0].name
+        self.assertEqual({}, PREDICTOR.predict_guests(
+            view, base.AffinityDecision(frozenset({0}), {
+                name: (frozenset({0}),)}, frozenset({name}), {})))
 
 
 class TestPrediction(unittest.TestCase):
@@ -45,7 +78,7 @@ class TestPrediction(unittest.TestCase):
 
     def test_generators_of_load_are_no_newcomers(self):
         profiles = PROFILES.with_unknown(['stress-ng:cpu-50', 'other'])
-        found = predict(hosts.view(['HS']), predictor=ArrivalPredictor(
+        found = predict(hosts.view(['HS']), predictor=HostPredictor(
             profiles, hosts.OPTIONS))
         self.assertEqual({*hosts.ALL, 'other'}, set(found))
 
@@ -70,18 +103,18 @@ class TestPrediction(unittest.TestCase):
         view = hosts.view(['HA'] * 5 + ['BS'] * 5)
         sets = {one.name: (frozenset({cpu}),) for one, cpu in zip(
             view.guests, [0, 1, 2, 3, 4, 6, 7, 8, 9, 10], strict=True)}
-        found = PREDICTOR.predict(view, base.AffinityDecision(
+        found = PREDICTOR.predict_arrivals(view, base.AffinityDecision(
             frozenset(range(12)), sets, frozenset(), {}), frozenset(range(12)))
         self.assertAlmostEqual(SPACE.slowdown('HL', 'BS'),
                                found['HL'].slowdown)
-        found = PREDICTOR.predict(view, base.AffinityDecision(
+        found = PREDICTOR.predict_arrivals(view, base.AffinityDecision(
             frozenset(range(12)), sets, frozenset(), {}), frozenset({5}))
         self.assertAlmostEqual(SPACE.slowdown('HL', 'HA'),
                                found['HL'].slowdown)
 
     def test_harm_to_primaries_has_their_weight(self):
         one = hosts.one_socket(2)
-        weights = [ArrivalPredictor(PROFILES, base.AffinityOptions(
+        weights = [HostPredictor(PROFILES, base.AffinityOptions(
             primary_weight=weight)) for weight in (10.0, 20.0)]
         view = hosts.view([], one, primaries={0: base.PrimaryUse(0.5, 'HL')})
         first, second = (predict(view, predictor=some)['HA']
@@ -111,15 +144,15 @@ class TestPrediction(unittest.TestCase):
 
     def test_nothing_is_predicted_without_a_usable_cpu(self):
         view = hosts.view(['BS'])
-        self.assertEqual({}, PREDICTOR.predict(
+        self.assertEqual({}, PREDICTOR.predict_arrivals(
             view, DRIVER.decide(view, None), frozenset()))
-        self.assertEqual({}, PREDICTOR.predict(
+        self.assertEqual({}, PREDICTOR.predict_arrivals(
             view, DRIVER.decide(view, None), frozenset({99})))
 
     def test_cpu_that_went_offline_since_the_decision_is_left_out(self):
         view = hosts.view(['BS', 'BS'], hosts.one_socket(2))
         decision = DRIVER.decide(view, None)
-        found = PREDICTOR.predict(dataclasses.replace(
+        found = PREDICTOR.predict_arrivals(dataclasses.replace(
             view, topology=view.topology.restrict({0})), decision,
             frozenset({0, 1}))
         self.assertAlmostEqual(TIME.slowdown('BS', 'BS'),
@@ -147,13 +180,13 @@ class TestPrediction(unittest.TestCase):
         sets = {one.name: (frozenset({int(one.name) * 37 % 128}),)
                 for one in view.guests}
         decision = base.AffinityDecision(cpus, sets, frozenset(), {})
-        predictor = ArrivalPredictor(dataclasses.replace(
+        predictor = HostPredictor(dataclasses.replace(
             PROFILES, uses={one: PROFILES.uses[one] for one in hosts.ALL[:5]},
             **{one.name: SlowdownMatrix(one.name, hosts.ALL[:5], tuple(
                 tuple(one.slowdown(victim, other) for other in hosts.ALL[:5])
                 for victim in hosts.ALL[:5])) for one in (TIME, SPACE)}),
             hosts.OPTIONS)
-        predictor.predict(view, decision, cpus)
+        predictor.predict_arrivals(view, decision, cpus)
         began = time.process_time()
-        predictor.predict(view, decision, cpus)
+        predictor.predict_arrivals(view, decision, cpus)
         self.assertLess(time.process_time() - began, 0.02)
