@@ -92,10 +92,12 @@ class Actuator:
     def set_share(self, guest: Secondary, percent: float,
                   capacity: float) -> bool:
         """See ``CpuLimits.set_share``."""
+        self._released.discard(key_of(guest))
         return self._cpu.set_share(guest, percent, capacity)
 
     def floor(self, guest: Secondary, emulator: bool = True) -> bool:
         """See ``CpuLimits.floor``."""
+        self._released.discard(key_of(guest))
         return self._cpu.floor(guest, emulator)
 
     def lift_emulator(self, guest: Secondary) -> bool:

@@ -86,8 +86,8 @@ class AffinityViews:
         topology = self._read_topology()
         found = []
         for guest in sorted(guests, key=lambda one: (one.started, one.uuid)):
-            usable = usable_cpus(topology, self._dedicated.first_cpus(guest),
-                                 own)
+            usable = usable_cpus(topology,
+                                 self._dedicated.shared_cpus(guest), own)
             if usable:      # else its floor is the matter of control
                 found.append(base.AffinityGuest(
                     guest.uuid, self.classes.class_of(guest), usable,

@@ -24,6 +24,8 @@ from secondary_scheduler.cpu_affinity.characterisation import (
     Speed,
 )
 
+#: Seconds between two looks for primaries.
+_LOOK_S = 2.0
 #: Seconds for which a generator may run after its run, if nothing ends it.
 _MARGIN_S = 60.0
 
@@ -117,7 +119,9 @@ class Characterisation:
                     *run.generator, self._timing.settle + self._timing.run
                     + _MARGIN_S))
             self._wait(self._timing.settle)
-            return self._meter.measure(guests, self._timing.run, self._wait)
+            speeds = self._meter.measure(guests, self._timing.run, self._wait)
+        self.present_guests(run.guests)
+        return speeds
 
     def _check_speeds(self, speeds: Mapping[str, Speed]) -> None:
         """Check that guests that run alone show their speed.
@@ -169,12 +173,20 @@ class Characterisation:
                 + self._actuator.problems.get(guest.uuid, 'it has ended'))
 
     def _wait(self, seconds: float) -> None:
-        """Pass time.
+        """Pass time, and look for primaries.
 
         :raises Interrupted: if ``stop`` is set
+        :raises CharacterisationError: if a primary starts
         """
-        if self._stop.wait(seconds):
-            raise Interrupted
+        left = seconds
+        while True:
+            step = min(left, _LOOK_S)
+            if self._stop.wait(step):
+                raise Interrupted
+            left -= step
+            if left <= 0:
+                return
+            self.present_guests(())
 
     @contextlib.contextmanager
     def _restored(self) -> Iterator[None]:

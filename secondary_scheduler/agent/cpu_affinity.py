@@ -37,6 +37,7 @@ from secondary_scheduler.cpu_affinity.workload_profiles import (
     WorkloadProfiles,
 )
 from secondary_scheduler.model.arrivals import Arrival
+from secondary_scheduler.model.topology import Topology
 from secondary_scheduler.reading.values import InputError
 
 LOG = logging.getLogger(__name__)
@@ -109,6 +110,11 @@ class CpuAffinity:
         self._arrivals: Mapping[str, Arrival] = {}
         #: Predicted slow-downs of running secondaries with the last decision.
         self._predicted: Mapping[str, float] = {}
+        #: Time since which each secondary has its sets.
+        self._since: dict[str, float] = {}
+        #: CPUs that Nova has given to the secondaries of the last decision
+        #: with some, without those of primaries.
+        self._given: Cpus = frozenset()
         #: Number of times that a running secondary got other CPUs.
         self.moves = 0
 
@@ -123,10 +129,9 @@ class CpuAffinity:
 
     def _make_predictor(self) -> HostPredictor | None:
         """Return a predictor of slow-downs, None without profiles."""
-        profiles = self._classes.profiles
-        if self._driver is None or profiles is UNPROFILED:
+        if self._driver is None or not self._classes.are_known:
             return None
-        return HostPredictor(profiles, self._driver.options)
+        return HostPredictor(self._classes.profiles, self._driver.options)
 
     @property
     def enabled(self) -> bool:
@@ -165,22 +170,26 @@ class CpuAffinity:
         assert self._driver is not None     # nosec B101
         before = self._decision
         decision = self._driver.decide(view, before)
+        self._given = frozenset[int]().union(
+            *(one.usable for one in view.guests)) or self._given
         predicted: Mapping[str, float] = {}
         arrivals: Mapping[str, Arrival] = {}
         if self._predictor is not None:
             predicted = self._predictor.predict_guests(view, decision)
             if not self._options.cpu_affinity_advice:
                 arrivals = self._predictor.predict_arrivals(
-                    view, decision,
-                    view.topology.cpus - (self._dedicated.own or frozenset()))
+                    view, decision, self._usable(view.topology))
+        self._since = {
+            name: self._since[name] if before is not None
+            and before.sets.get(name) == sets else view.now_s
+            for name, sets in decision.sets.items()}
         with self._lock:
             self._view, self._decision, self._problem = view, decision, ''
             self._predicted, self._arrivals = predicted, arrivals
-            if before is not None:
+            if before is not None and not self._options.cpu_affinity_advice:
                 self.moves += sum(
-                    some != before.sets[name]
-                    for name, some in decision.sets.items()
-                    if name in before.sets)
+                    decision.sets[name] != before.sets[name]
+                    for name in decision.running & before.running)
 
     def _follow_profiles(self) -> None:
         """Let driver and predictions use profiles that were learned."""
@@ -193,16 +202,22 @@ class CpuAffinity:
                ) -> None:
         """Correct profiles by slow-downs of guests on one CPU each.
 
-        Only there it is known which guests slow each other down, and only
-        where primaries hardly run.
+        Only there it is known which guests slow each other down, only where
+        primaries hardly run, and only while the sets are in force.
         """
         decision = self._decision
-        if decision is None or view.now_s - self._learned_at < _LEARN_S:
+        if (decision is None or self._options.cpu_affinity_advice
+                or view.now_s - self._learned_at < _LEARN_S):
             return
         self._learned_at = view.now_s
         classes = {one.name: one.workload_class or '' for one in view.guests}
+        refusals = self._dedicated.refusals
+        confined = {guest.uuid for guest in guests
+                    if key_of(guest) not in refusals}
         alone = {name: sets[0] for name, sets in decision.sets.items()
-                 if name in decision.running and len(sets) == 1
+                 if name in decision.running & confined and len(sets) == 1
+                 and view.now_s - self._since[name]
+                 >= self._options.cpu_affinity_period
                  and len(sets[0]) == 1 and all(
                      cpu not in view.primaries
                      or view.primaries[cpu].cpus < _QUIET_CPUS
@@ -262,12 +277,21 @@ class CpuAffinity:
             return vcpus
         return min(vcpus, len(frozenset[int]().union(*assigned.vcpus)))
 
+    def _usable(self, topology: Topology) -> Cpus:
+        """Return the CPUs on which one more secondary may run.
+
+        They are those that Nova has given to secondaries so far, or else all
+        of the host, without those that primaries have for themselves.
+        """
+        return ((self._given & topology.cpus or topology.cpus)
+                - (self._dedicated.own or frozenset()))
+
     def count_usable(self) -> int | None:
         """Return how many CPUs secondaries can use; None if unknown."""
         topology = self._views.topology
         if not self.enabled or topology is None:
             return None
-        return len(topology.cpus - (self._dedicated.own or frozenset()))
+        return len(self._usable(topology))
 
     def arrivals(self) -> Mapping[str, Arrival]:
         """Return predictions for one more secondary of each known class.

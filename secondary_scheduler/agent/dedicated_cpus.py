@@ -91,6 +91,8 @@ class DedicatedCpus:
         self._controllers = controllers
         self._dry_run = dry_run
         self._lock = threading.Lock()
+        #: Held while dedicated CPUs are looked for; acquired before the other.
+        self._finding = threading.Lock()
         self._sets: dict[str, CpuSets] = {}
         #: Records of files by process key and group, as they are on disk.
         self._records: dict[str, dict[str, Record]] = parse_records(
@@ -129,6 +131,27 @@ class DedicatedCpus:
                                 else sets.read_set(''))
         return frozenset()
 
+    def shared_cpus(self, guest: Secondary) -> Cpus:
+        """Return the CPUs on which all vCPUs of a guest could run at first.
+
+        libvirt confines the vCPUs of a guest to ``cpu_shared_set``, and not
+        its topmost group.
+
+        :returns: no CPUs if they cannot be read, or if none is common to all
+        """
+        first = self.first_cpus(guest)
+        with self._lock, contextlib.suppress(OSError, ValueError,
+                                             cgroups.CgroupError):
+            sets = self._opened(guest)
+            if sets.vcpu_cpus is None:
+                known = self._records.get(cgroup_handles.key_of(guest), {})
+                sets.vcpu_cpus = [sets.allowed(
+                    known[name].original if name in known
+                    else sets.read_set(name))
+                    for name in sets.groups if name.startswith('vcpu')]
+            return first.intersection(*sets.vcpu_cpus)
+        return frozenset()
+
     # -- dedicated CPUs of primaries ---------------------------------------
     def find_dedicated(self, primaries: Iterable[Primary],
                        guests: Iterable[Secondary],
@@ -139,13 +162,14 @@ class DedicatedCpus:
             them float is not dedicated to any primary.
         :param now: the time in seconds, by default that of the clock.
         """
-        own = self.pins.find_own(
-            primaries, guests, self.first_cpus,
-            time.monotonic() if now is None else now)
-        if own != (self.own or frozenset()):
-            LOG.info('Dedicated CPUs of primaries: %s',
-                     kernel_files.format_cpus(own) or 'none')
-        self.own = own
+        with self._finding:
+            own = self.pins.find_own(
+                primaries, guests, self.first_cpus,
+                time.monotonic() if now is None else now)
+            if own != (self.own or frozenset()):
+                LOG.info('Dedicated CPUs of primaries: %s',
+                         kernel_files.format_cpus(own) or 'none')
+            self.own = own
 
     # -- the sets of secondaries -------------------------------------------
     def narrow_sets(self, guests: Iterable[Secondary],

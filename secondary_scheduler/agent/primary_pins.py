@@ -50,11 +50,13 @@ class PrimaryPins:
         if (known.keys() != self._masks.keys()
                 or now - self._masks_at > _MASKS_S):
             self._masks_at = now
-            found = {key: pins.read_threads(one.pid, self._hierarchy.proc)
-                     for key, one in known.items()}
-            self._masks = {key: masks for key, (masks, _) in found.items()}
+            # The masks that changes are told by come first, so that no change
+            # between both readings is lost.
             self._vcpus = {thread: self._mask(thread)
-                           for _, vcpus in found.values() for thread in vcpus}
+                           for one in known.values()
+                           for thread in self._read_threads(one)[1]}
+            self._masks = {key: self._read_threads(one)[0]
+                           for key, one in known.items()}
         return self._own_cpus(known, list(guests), first_cpus)
 
     def changed(self) -> bool:
@@ -72,6 +74,10 @@ class PrimaryPins:
         """Return the CPUs of the vCPUs of a primary; none if not known."""
         return frozenset[int]().union(*self._masks.get(
             (primary.pid, primary.started), pins.NO_PINS).vcpus)
+
+    def _read_threads(self, primary: Primary
+                      ) -> tuple[pins.Pins, tuple[int, ...]]:
+        return pins.read_threads(primary.pid, self._hierarchy.proc)
 
     def _mask(self, thread: int) -> Cpus | None:
         """Return the CPUs of a thread, None if it has ended.

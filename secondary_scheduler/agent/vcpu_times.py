@@ -88,7 +88,8 @@ class VcpuMeter:
         :returns: the seconds that they cover, and the times; None if they are
             unknown
         """
-        samples = self._samples.get(cgroup_handles.key_of(guest))
+        # Another thread appends.
+        samples = list(self._samples.get(cgroup_handles.key_of(guest), ()))
         if not samples:
             return None
         now, last = samples[-1]

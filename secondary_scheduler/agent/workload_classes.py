@@ -34,6 +34,7 @@ from secondary_scheduler.cpu_affinity.workload_keys import (
     class_of,
 )
 from secondary_scheduler.cpu_affinity.workload_profiles import (
+    UNPROFILED,
     WorkloadProfiles,
 )
 from secondary_scheduler.model import vocabulary
@@ -70,11 +71,17 @@ class WorkloadClasses:
         learned, entries = self._load()
         self._learner = self._make(learned, entries)
         self._profiles = profiles.with_unknown(learned)
+        self._follow(0.0)
 
     @property
     def profiles(self) -> WorkloadProfiles:
         """Profiles of all classes, corrected by observations."""
         return self._profiles
+
+    @property
+    def are_known(self) -> bool:
+        """Whether the operator has profiles, so that predictions mean much."""
+        return self._measured is not UNPROFILED
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -101,12 +108,12 @@ class WorkloadClasses:
         if not unknown:
             return
         # Those of guests that are here now are kept first.
-        kept = dict.fromkeys((
+        kept = list(dict.fromkeys((
             *(one for one in self.learned if one in wanted), *unknown,
-            *self.learned))
-        self._learner = self._make(list(kept)[:MOST_LEARNED],
-                                   self._learner.entries)
-        self._follow()
+            *self.learned)))[:MOST_LEARNED]
+        if set(kept) != set(self.learned):
+            self._learner = self._make(kept, self._learner.entries)
+            self._follow(0.0)
 
     def _warn(self, name: str, uuid: str) -> None:
         if name not in self._missing:
@@ -121,13 +128,16 @@ class WorkloadClasses:
         for one in some:
             self._learner.observe(one)
         if some:
-            self._follow()
+            self._follow(MOST_FALL)
             self._save()
 
-    def _follow(self) -> None:
-        """Let the profiles follow what was learned."""
+    def _follow(self, most_fall: float) -> None:
+        """Let the profiles follow what was learned.
+
+        :param most_fall: part by which an entry falls at most
+        """
         self._profiles = fall_slowly(
-            self._profiles, self._learner.cautious_profiles(), MOST_FALL)
+            self._profiles, self._learner.cautious_profiles(), most_fall)
 
     # -- state -------------------------------------------------------------
     def _make(self, learned: Iterable[str],

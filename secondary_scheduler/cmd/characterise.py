@@ -59,7 +59,8 @@ of another cache. What this host cannot show is "unknown". Meanwhile all other
 secondaries are at the floor. Slow-downs are medians of the repeats.
 
 The host must be closed for new secondaries, without primaries, and without a
-running agent. Limits and CPU sets of an agent are released first. At the end,
+running agent. CPU limits and CPU sets of an agent are released first; run
+"secondary-agent release" if disks or links have limits. At the end,
 after an error and after an interrupt, all secondaries have their first limits
 and CPU sets again. If the command is killed, "secondary-agent release", the
 next start of the agent, or the next "characterise" restores them; generators
@@ -206,6 +207,10 @@ class _Command:
         if self._request.pairs and len(uuids) < 2:
             raise CommandError('--pairs needs at least two secondaries')
         guests = self._runner.present_guests(uuids)
+        if limited := [one.uuid for one in guests if one.limited]:
+            raise CommandError(
+                f'disks or links of {", ".join(limited)} have limits of an '
+                'agent: run "secondary-agent release" first')
         self._runner.restore()
         classes = self._classes(guests)
         topology = self._read_topology()

@@ -198,11 +198,13 @@ def write_profiles(one: WorkloadProfiles, file: typing.IO[str]) -> None:
 def replaced_file(path: str) -> Iterator[typing.IO[str]]:
     """Open a new file that replaces another one at the end.
 
-    After an error the other one stays as it was.
+    After an error the other one stays as it was.  What is no regular file, as
+    ``/dev/stdout``, is written itself.
 
     :raises CommandError: if the file cannot be written
     """
-    scratch = f'{path}.new'
+    scratch = (path if os.path.exists(path) and not os.path.isfile(path)
+               else f'{path}.new')
     try:
         file = open(scratch, 'w')
     except OSError as exc:
@@ -211,11 +213,13 @@ def replaced_file(path: str) -> Iterator[typing.IO[str]]:
         yield file
         try:
             file.close()
-            os.replace(scratch, path)
+            if scratch != path:
+                os.replace(scratch, path)
         except OSError as exc:
             raise CommandError(f'{path}: {exc.strerror}') from None
     finally:
         with contextlib.suppress(OSError):
             file.close()
-        with contextlib.suppress(OSError):
-            os.unlink(scratch)
+        if scratch != path:
+            with contextlib.suppress(OSError):
+                os.unlink(scratch)

@@ -50,8 +50,9 @@ instance on the best CPUs for it. 2 admits an instance where it is expected to
 take twice the time that it would take alone on its CPUs. With a lower value
 hosts stay emptier, and instances without a host on which they would be fast
 enough fail with "No valid host". Moves are exempt, since they relieve
-primaries, and so are instances and hosts without a prediction. By default
-there is no limit.
+primaries, and so are servers of leases, for which the lease service has chosen
+the host, and instances and hosts without a prediction. By default there is no
+limit.
 """),
     cfg.FloatOpt(
         'lookup_budget',

@@ -188,6 +188,11 @@ class Suspects:
                                                  self._trial.resource)
         return found
 
+    def forget_others(self, guests: Collection[str]) -> None:
+        """Drop the verdicts on secondaries that are not here any more."""
+        self._confirmed = {guest: one for guest, one
+                           in self._confirmed.items() if guest in guests}
+
     def step(self, signal: SignalState, guests: Activities) -> Reaction:
         """React to one second.
 

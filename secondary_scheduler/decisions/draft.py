@@ -6,6 +6,7 @@ Steps are appended in an order in which they could run one by one; ``ordering``
 then decides which of them may run at the same time.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection
 import dataclasses
 import functools
@@ -62,6 +63,10 @@ class Draft:
         self.rooms = Rooms(cluster, limits)
         self.steps: list[Step] = []
         self.cluster = cluster
+        #: Number of instances that come to each host, by steps and by
+        #: operations under way.
+        self.newcomers = Counter(one.target for one in cluster.in_flight
+                                 if one.target is not None)
         #: Sort keys of leases, the highest priority first.
         self.ranks = Lazy(self._rank)
 
@@ -125,7 +130,7 @@ class Draft:
         if instance.migration_failed:
             return None
         for name in self.cluster.prefer_predicted(
-                self.rooms.emptiest(), instance):
+                self.rooms.emptiest(), instance, self.newcomers):
             if (name == instance.host or name in closed
                     or not self.cluster.is_open(name, calm)):
                 continue
@@ -194,3 +199,13 @@ class Draft:
         self.rooms.take(old)
         self.rooms.put(new)
         self.instances[old.uuid] = new
+        for one, count in ((old, -1), (new, 1)):
+            if one.host is not None and self._is_newcomer(one):
+                self.newcomers[one.host] += count
+
+    def _is_newcomer(self, instance: Instance) -> bool:
+        """Return whether an instance runs on a host where it did not."""
+        first = self.cluster.instances[instance.uuid]
+        return instance.state is InstanceState.ACTIVE and (
+            first.state is not InstanceState.ACTIVE
+            or first.host != instance.host)

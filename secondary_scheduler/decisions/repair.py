@@ -222,7 +222,7 @@ class Repair:
         instance = self.draft.instances[uuid]
         source = str(instance.host)
         for target in self.draft.cluster.prefer_predicted(
-                self.loads.takers(uuid), instance):
+                self.loads.takers(uuid), instance, self.draft.newcomers):
             if self._accepts(target, instance):
                 self._move(uuid, source, target, relieves)
                 return 0

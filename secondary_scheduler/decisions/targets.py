@@ -76,7 +76,7 @@ class TargetFinder:
                          - {None} for place in places(str(host))}:
                 changes[name] += (step.kind, step.old.uuid)
         for host in map(cluster.hosts.__getitem__, cluster.prefer_predicted(
-                self._targets, instance)):
+                self._targets, instance, self._draft.newcomers)):
             look = (host.name, tuple(changes[place] for place in places(
                 host.name)), needs)
             if (host.name == instance.host or host.name in avoid

@@ -38,12 +38,13 @@ class Arrival(typing.NamedTuple):
 
 
 def limit_arrivals(arrivals: Mapping[str, Arrival]) -> dict[str, Arrival]:
-    """Return what a report may carry of predictions, rounded.
+    """Return what a report may carry of predictions, rounded and bounded.
 
     It is the first ``MOST_CLASSES`` classes with names that are not too long.
     """
     return dict(itertools.islice((
-        (name, Arrival(round(one.slowdown, 2), round(one.harm, 3)))
+        (name, Arrival(round(min(one.slowdown, _MOST), 2),
+                       round(min(one.harm, _MOST), 3)))
         for name, one in arrivals.items() if _is_name(name)), MOST_CLASSES))
 
 

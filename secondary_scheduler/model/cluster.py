@@ -308,6 +308,11 @@ class Cluster:
     items: Mapping[str, Item] = dataclasses.field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
 
+    def __getstate__(self) -> Mapping[str, object]:
+        """Return the fields only: derived values may not be pickled."""
+        return {one.name: getattr(self, one.name)
+                for one in dataclasses.fields(self)}
+
     def at(self, place: str) -> Place:
         """Return a host or an item."""
         return self.items[place] if place in self.items else self.hosts[place]
@@ -378,20 +383,26 @@ class Cluster:
             for place in self.places(host)
             for policy in self.at(place).policies)
 
-    def prefer_predicted(self, hosts: Iterable[str], instance: Instance
-                         ) -> Iterable[str]:
+    def prefer_predicted(self, hosts: Iterable[str], instance: Instance,
+                         newcomers: Mapping[str, int]) -> Iterable[str]:
         """Return hosts, those with the highest predicted performance first.
 
         Hosts with about equal predictions keep their order, and so do all if
         nothing is predicted for the instance.
+
+        :param newcomers: number of instances that come to hosts and that the
+            predictions have not counted.  Each counts like the new one
         """
-        ranks = self._predicted_ranks[instance.workload_class]
-        return sorted(hosts, key=ranks.__getitem__) if ranks else hosts
+        known = self._predicted[instance.workload_class]
+        if not known:
+            return hosts
+        return sorted(hosts, key=lambda host: -round(
+            known[host] ** (1 + newcomers.get(host, 0)) / _EQUAL_PERFORMANCE))
 
     @functools.cached_property
-    def _predicted_ranks(self) -> Lazy[str | None, Mapping[str, int]]:
-        """Rank of each host for a workload class, the best one lowest."""
-        return Lazy(functools.partial(_rank_hosts, self.hosts))
+    def _predicted(self) -> Lazy[str | None, Mapping[str, float]]:
+        """Predicted performance on each host by workload class."""
+        return Lazy(functools.partial(_predicted_performance, self.hosts))
 
     @functools.cached_property
     def rules(self) -> PlacementRules:
@@ -446,14 +457,14 @@ def _item_capacity(hosts: Mapping[str, Host], items: Mapping[str, Item],
     return sum(known) / len(known) / item.part
 
 
-def _rank_hosts(hosts: Mapping[str, Host], workload_class: str | None
-                ) -> Mapping[str, int]:
+def _predicted_performance(hosts: Mapping[str, Host],
+                           workload_class: str | None
+                           ) -> Mapping[str, float]:
     found = [host.arrivals.get(workload_class or '')
              for host in hosts.values()]
-    performance = fill_unknown([
-        None if one is None else one.performance for one in found])
-    return dict(zip(hosts, (-round(one / _EQUAL_PERFORMANCE)
-                            for one in performance), strict=False))
+    return dict(zip(hosts, fill_unknown([
+        None if one is None else one.performance for one in found]),
+        strict=False))
 
 
 _UUID = operator.attrgetter('uuid')

@@ -174,11 +174,13 @@ class _Admission:
     def _is_too_slow(self, report: HostReport) -> bool:
         """Return whether a new server would exceed the limit of slow-downs.
 
-        A move is exempt: it relieves a primary.  An unknown slow-down does not
-        exceed it.
+        A move is exempt: it relieves a primary.  So is a server for which the
+        host was chosen already, as those of leases are: the limit protects
+        nobody but the server itself.  An unknown slow-down does not exceed it.
         """
         limit = settings.CONF.secondary_scheduler.highest_predicted_slowdown
-        if limit is None or request.is_move(self._spec):
+        if (limit is None or request.is_move(self._spec)
+                or request.wanted_host(self._spec) is not None):
             return False
         name = request.workload_class(self._spec)
         arrival = report.arrivals.get(name) if name else None

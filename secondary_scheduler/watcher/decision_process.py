@@ -8,12 +8,14 @@ hundreds of requests.  So a thread of the same process that decides for all
 leases would delay it by seconds.
 
 The process reads pickled questions from its input and writes pickled answers
-to its output.  Both come from this package only.  It ends with its input, so
-that it does not survive the engine.
+to its output.  Both come from this package only.  It ends with its input, and
+a decision that hangs ends by an alarm, so that it does not survive the engine.
 """
 
+import math
 import os
 import pickle  # nosec B403
+import signal
 import subprocess  # nosec B404
 import sys
 import threading
@@ -116,10 +118,13 @@ def main() -> None:
         except EOFError:
             return
         answer: Plan | Exception
+        # An engine that was killed does not end a decision that hangs.
+        signal.alarm(math.ceil(_LONGEST_S))
         try:
             answer = decision.decide(cluster, request, Budget(units))
         except Exception as exc:
             answer = exc
+        signal.alarm(0)
         answers.write(_pickled(answer))
         answers.flush()
 

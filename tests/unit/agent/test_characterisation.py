@@ -16,7 +16,7 @@ from secondary_scheduler.agent.sensors.probes import ProbeError
 from secondary_scheduler.cpu_affinity import characterisation as plan
 from secondary_scheduler.cpu_affinity.measurements import Place
 from tests.unit.agent import fakes
-from tests.unit.agent.measured_host import Killed, MeasuredHost
+from tests.unit.agent.measured_host import Kernel, Killed, MeasuredHost
 
 ONE, OTHER = fakes.UUIDS[:2]
 CLASSES = {ONE: 'a', OTHER: 'b'}
@@ -24,6 +24,8 @@ SEATS = plan.Seats(0, {Place.SAME_CPU: 0, Place.SAME_CACHE: 1}, ())
 #: Instants at which a characterisation is interrupted or killed, half of them
 #: with each version of control groups.
 INSTANTS = 20
+#: Pauses of a run: one before it, and those between looks for primaries.
+WAITS = 1 + 5
 
 
 class RunsTest(MeasuredHost, unittest.TestCase):
@@ -132,6 +134,26 @@ class RunsTest(MeasuredHost, unittest.TestCase):
         self.assertEqual(before, self.sets(0))
         self.assertFalse(self.kernel.is_floored(1))
 
+    def test_a_primary_that_starts_within_a_run_ends_it(self):
+        """Also the last one."""
+        run = plan.Run(0, {ONE: 0})
+        for waits, seen in ((2, 3), (WAITS, WAITS)):
+            self.kernel.waits = 0
+
+            def wait(seconds, waits=waits, real=Kernel.wait):
+                ended = real(self.kernel, seconds)
+                if self.kernel.waits == waits:
+                    self.host.guest(5, specs={})
+                return ended
+
+            with (self.subTest(waits), mock.patch.object(
+                    self.kernel, 'wait', wait), self.assertRaisesRegex(
+                        characterisation.CharacterisationError,
+                        'primaries run here')):
+                self.make().execute([run], lambda *_: None)
+            self.assertLessEqual(self.kernel.waits, seen)
+            self.host.libvirt.domains.pop()
+
     def test_a_guest_that_ends_is_named(self):
         self.host.libvirt.domains.pop()
         with self.assertRaisesRegex(characterisation.CharacterisationError,
@@ -143,7 +165,7 @@ class RunsTest(MeasuredHost, unittest.TestCase):
               self.assertRaisesRegex(characterisation.CharacterisationError,
                                      f'speed of {ONE} is not known.*idle')):
             self.execute(True)
-        self.assertEqual(2, self.kernel.waits)
+        self.assertEqual(WAITS, self.kernel.waits)
         self.assertEqual(self.before, self.fingerprint())
 
     def test_work_that_cannot_be_counted_is_named_after_the_first_run(self):
@@ -153,7 +175,7 @@ class RunsTest(MeasuredHost, unittest.TestCase):
                   characterisation.CharacterisationError,
                   f'speed of {ONE} is not known: count {ONE}: no number')):
             self.execute(True, 'count {uuid}')
-        self.assertEqual(2, self.kernel.waits)
+        self.assertEqual(WAITS, self.kernel.waits)
         self.assertEqual(self.before, self.fingerprint())
 
     def test_libvirt_that_does_not_answer_ends_the_runs(self):

@@ -38,14 +38,15 @@ class Base(Sets, Times, AgentTestCase):
         self.set_times(0.0, 0.0, 0.0)
         self.set_masks('0-3', '0-3')
 
-    def set_masks(self, *masks):
-        """Set the CPUs on which the threads of the guest's vCPUs run."""
+    def set_masks(self, *masks, n=0):
+        """Set the CPUs on which the threads of a guest's vCPUs run."""
         for name in ('emulator', 'iothread1'):
-            self.host.write(f'{self.inner()}/{name}/{self.tasks}', '')
+            self.host.write(f'{self.inner(n)}/{name}/{self.tasks}', '')
         for number, cpus in enumerate(masks):
-            self.host.write(f'{self.inner()}/vcpu{number}/{self.tasks}',
-                            f'{2000 + number}\n')
-            self.host.write(f'proc/{2000 + number}/status',
+            thread = 2000 + 10 * n + number
+            self.host.write(f'{self.inner(n)}/vcpu{number}/{self.tasks}',
+                            f'{thread}\n')
+            self.host.write(f'proc/{thread}/status',
                             f'Name:\tx\nCpus_allowed_list:\t{cpus}\n')
 
     @property
@@ -76,8 +77,8 @@ class Base(Sets, Times, AgentTestCase):
         for guest in agent.parts.domains.secondaries():
             assigned = agent.parts.affinity.assigned(guest)
             if assigned:
-                self.set_masks(*map(kernel_files.format_cpus,
-                                    assigned.vcpus))
+                self.set_masks(*map(kernel_files.format_cpus, assigned.vcpus),
+                               n=fakes.UUIDS.index(guest.uuid))
 
     def cpus(self, name):
         return self.host.read(f'{self.inner()}/{name}/cpuset.cpus').strip()
@@ -264,6 +265,19 @@ class PoolTest(Base):
         self.assertIn('unknown: caches', affinity.status(())['topology'])
 
 
+    def test_sets_are_within_those_of_the_vcpus(self):
+        """libvirt gives ``cpu_shared_set`` to vCPUs, and not to their guest.
+        """
+        for name in ('vcpu0', 'vcpu1'):
+            self.host.write(f'{self.inner()}/{name}/cpuset.cpus', '2-3')
+        self.set_masks('2-3', '2-3')
+        agent = self.made()
+        affinity = self.choose(agent)
+        self.assertEqual('2', affinity.status(())['pool'])
+        self.assertEqual('2', self.cpus('vcpu0'))
+        self.assertEqual(2, affinity.count_usable())
+
+
 class PoolV2Test(PoolTest):
     version = 2
 
@@ -326,9 +340,9 @@ class DriversTest(Base):
         found = agent.reporter.build_report().arrivals
         self.assertEqual({'a', 'b'}, found.keys())
         self.assertEqual(1.0, found['a'].slowdown)
-        for options in ({'cpu_affinity_advice': True},
-                        {'cpu_affinity': 'none'},
-                        {'cpu_affinity_profiles': None}):
+        for options in ({'cpu_affinity_profiles': None},
+                        {'cpu_affinity_advice': True},
+                        {'cpu_affinity': 'none'}):
             agent = self.made(**options)
             self.choose(agent)
             self.assertEqual({}, agent.reporter.build_report().arrivals)
@@ -344,6 +358,40 @@ class DriversTest(Base):
             one.xml = one.xml.replace('<vcpu>2', '<vcpu>1').replace(
                 'vcpus>2', 'vcpus>1')
         del self.host.libvirt.domains[0]
+
+    def test_nothing_is_learned_while_sets_are_not_in_force(self):
+        """As with advice, and as for guests that have just moved."""
+        self.pair()
+        for options, learns in (({'cpu_affinity_advice': True}, False),
+                                ({'cpu_affinity_advice': False}, True)):
+            agent = self.made(cpu_affinity_profiles=self.profiles(),
+                              **options)
+            classes = agent.parts.affinity._classes
+            with mock.patch.object(AffinityViews, 'slowdown',
+                                   return_value=4.0):
+                self.choose(agent, primary=0.01)
+                for _ in range(2):
+                    self.now += 600.0
+                    self.choose(agent, primary=0.01)
+            self.assertIs(learns, 2.5 < classes.profiles.time_sharing.slowdown(
+                'a', 'b'))
+            self.assertEqual(0, agent.parts.affinity.moves)
+        self.now += 600.0
+        agent.parts.affinity._since = dict.fromkeys(fakes.UUIDS[:2], self.now)
+        with mock.patch.object(classes, 'observe') as observe:
+            self.choose(agent, primary=0.01)
+        observe.assert_called_once_with([])
+
+    def test_newcomer_is_predicted_on_cpus_that_secondaries_get(self):
+        """And not on the free CPUs of ``cpu_dedicated_set``."""
+        self.pair()
+        del self.host.libvirt.domains[-1]       # the primary
+        for n in range(2):
+            self.make_sets(n, '0')
+        agent = self.made(cpu_affinity_profiles=self.profiles())
+        self.assertEqual(1, self.choose(agent).count_usable())
+        found = agent.reporter.build_report().arrivals
+        self.assertLess(2.5, found['a'].slowdown)
 
     def test_advice_says_what_the_sets_would_gain(self):
         self.pair()

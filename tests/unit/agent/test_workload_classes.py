@@ -106,6 +106,21 @@ class WorkloadClassesTest(unittest.TestCase):
         self.assertLess(seen[200], 1.4)
         self.assertGreater(seen[202], 1.9)
 
+    def test_more_images_than_can_be_learned_change_nothing_each_time(self):
+        guests = [dataclasses.replace(guest(), image=IMAGE, flavor=f'f{n}')
+                  for n in range(workload_classes.MOST_LEARNED + 1)]
+        self.classes.update(guests[:1])
+        learned = self.classes.learned[0]
+        self.observe(1.25, victim='noisy', on_cpu=(learned,), beside=())
+        before = self.classes.profiles.time_sharing.slowdown('noisy', learned)
+        self.classes.update(guests)
+        found = self.classes.profiles
+        self.assertEqual(before,
+                         found.time_sharing.slowdown('noisy', learned))
+        for _ in range(100):
+            self.classes.update(guests)
+        self.assertIs(found, self.classes.profiles)
+
     def test_learned_class_makes_no_other_class_better(self):
         self.classes.update([guest(image=IMAGE, flavor='small')])
         before = slowdowns(PROFILES)
@@ -124,6 +139,9 @@ class WorkloadClassesTest(unittest.TestCase):
         self.assertGreater(learned, 3.0)
         again = self.make()
         self.assertEqual((LEARNED,), again.learned)
+        self.assertAlmostEqual(
+            learned, again.profiles.time_sharing.slowdown(LEARNED, 'quiet'),
+            delta=0.2)
         self.observe(4.0, 1, again, victim=LEARNED, on_cpu=('quiet',),
                      beside=())
         self.assertAlmostEqual(

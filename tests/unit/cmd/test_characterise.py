@@ -13,7 +13,13 @@ from unittest import mock
 
 from oslo_config import cfg
 
-from secondary_scheduler.agent import generators, host_lock, speeds, wiring
+from secondary_scheduler.agent import (
+    domain_xml,
+    generators,
+    host_lock,
+    speeds,
+    wiring,
+)
 from secondary_scheduler.agent.domains import Domains
 from secondary_scheduler.agent.profile_files import read_profiles
 from secondary_scheduler.cmd import agent, characterise
@@ -151,6 +157,15 @@ libvirt_run_dir = {self.host.run_dir}
         self.assertIn('admission of secondaries is open',
                       self.refused(f'{ONE}=web'))
 
+    def test_guest_with_limits_of_devices_is_refused(self):
+        limits = (f'<metadata><x:limits xmlns:x="{domain_xml.LIMITS}"/>'
+                  '</metadata>')
+        one = self.host.libvirt.domains[0]
+        self.assertIn('<metadata>', one.xml)
+        one.xml = one.xml.replace('<metadata>', limits[:-len('</metadata>')])
+        self.assertRegex(self.refused(f'{ONE}=a', f'{OTHER}=b', '--pairs'),
+                         f'links of {ONE} have limits.*agent release')
+
     def test_running_agent_is_refused(self):
         with contextlib.closing(host_lock.acquire_host_lock(self.host.store)):
             self.assertIn('another secondary-agent',
@@ -176,16 +191,14 @@ libvirt_run_dir = {self.host.run_dir}
 
     def test_signal_ends_the_runs_and_restores_the_host(self):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self.kernel.waits, self.kernel.interrupt_at = 0, None
+            self.kernel.interrupt_at = None
             handler = signal.getsignal(number)
 
             def note(*_, number=number):
-                if self.kernel.waits == 3:
-                    signal.raise_signal(number)
+                signal.raise_signal(number)
 
             with self.subTest(number), mock.patch.object(
                     characterise._Progress, 'note', note):
-                self.kernel.waits = 1
                 code, out, err = self.call(f'{ONE}=a', f'{OTHER}=b',
                                            '--pairs')
                 self.assertEqual((130, ''), (code, out))

@@ -7,10 +7,11 @@ import io
 import json
 import os
 import pathlib
+import stat
 import tempfile
 import unittest
 
-from secondary_scheduler.cmd import agent
+from secondary_scheduler.cmd import agent, profiles
 
 WEB = {'classes': ['web', 'stress-ng:cpu-50'],
        'uses': {'web': {'cpu': 59}, 'stress-ng:cpu-50': {'cpu': 50}},
@@ -84,6 +85,16 @@ class ProfilesTest(unittest.TestCase):
         code, _, err = self.call('merge', '--output', nowhere, self.web)
         self.assertEqual((1, f'secondary-agent: {nowhere}: No such file or '
                              'directory\n'), (code, err))
+
+    def test_device_as_output_is_written_itself(self):
+        pipe = f'{self.folder}/pipe'
+        os.mkfifo(pipe)
+        read = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, read)
+        with profiles.replaced_file(pipe) as file:
+            file.write('{}')
+        self.assertEqual(b'{}', os.read(read, 9))
+        self.assertTrue(stat.S_ISFIFO(os.stat(pipe).st_mode))
 
     def test_generators_alone_leave_nothing(self):
         only = self.write('only', {

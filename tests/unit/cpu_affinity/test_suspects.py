@@ -167,6 +167,17 @@ class TestTrials(unittest.TestCase):
         self.assertEqual(0, host.waited_s)
         self.assertEqual({'c'}, host.named.keys())
 
+    def test_confirmed_secondary_that_has_gone_delays_nothing(self):
+        host = Host({'a': 1.0, 'b': 30.0}).seconds(60, calm)
+        host.seconds(40, caused_by('b'))
+        self.assertIs(Verdict.CONFIRMED, host.verdict('b'))
+        host.seconds(20, calm)
+        host.suspects.forget_others(host.uses.keys() - {'b'})
+        del host.uses['b']
+        self.assertNotIn('b', host.suspects.verdicts)
+        host.seconds(2, failing)
+        self.assertTrue(host.reaction.floored)      # the next trial
+
     def test_trial_ends_without_verdict_if_its_secondary_is_gone(self):
         host = Host().seconds(60, calm).seconds(2, failing)
         (tried,) = host.reaction.floored

@@ -154,6 +154,16 @@ class TestGuided(Case):
         self.assertEqual({'a': ('unshelve', 'z')},
                          kinds(self.decide(world, 'return')))
 
+    def test_instances_of_one_plan_do_not_all_go_to_the_fastest_host(self):
+        hosts = [host('x', primary=0.0, arrivals={'web': Arrival(1, 0.1)}),
+                 *(host(name, primary=10.0, arrivals={
+                     'web': Arrival(1, 0.15)}) for name in 'yz')]
+        plan = self.decide(cluster(*hosts, *(vm(
+            name, None, InstanceState.SHELVED, preempted=True,
+            workload_class='web') for name in 'abc')), 'return')
+        self.assertEqual({('unshelve', name) for name in 'xyz'},
+                         set(kinds(plan).values()))
+
     def test_lower_lease_elsewhere_is_preempted(self):
         world = self.crowded(
             host('x', policies=(slots_policy(1),)), vm('a', 'h', priority=8),

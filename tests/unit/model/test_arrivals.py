@@ -42,6 +42,12 @@ class TestArrivals(unittest.TestCase):
         text = json.dumps(report(arrivals=found).to_dict())
         self.assertLess(len(text), RATE * INTERVAL)
 
+    def test_report_bounds_what_readers_reject(self):
+        """Of very many vCPUs on one CPU, as beside a burst of primaries."""
+        found = arrivals.limit_arrivals({'web': Arrival(46 * 1.25 ** 45,
+                                                        math.inf)})
+        self.assertEqual({'web': (1e6, 1e6)}, arrivals.read_arrivals(found))
+
     def test_malformed_predictions_are_rejected(self):
         good = {'web': [1.2, 0.1]}
         self.assertEqual({'web': (1.2, 0.1)}, arrivals.read_arrivals(good))

@@ -138,9 +138,12 @@ class AdmissionTest(FilterCase):
         for limit, passes in ((1.5, True), (1.4, False)):
             fakes.configure(self, highest_predicted_slowdown=limit)
             self.assertIs(passes, self.passes(fakes.spec(specs['web'])))
-            # Nothing is predicted for others, and a move relieves a primary.
+            # Nothing is predicted for others, a move relieves a primary, and
+            # the host of a lease's server is chosen already.
             for spec in (fakes.spec(specs['db']), None, fakes.spec(
-                    specs['web'], ignore_hosts=['node2'])):
+                    specs['web'], ignore_hosts=['node2']), fakes.spec(
+                        specs['web'], scheduler_hints={
+                            vocabulary.HOST_HINT: ['node1']})):
                 self.assertTrue(self.passes(spec))
 
     def test_server_of_a_lease_passes_only_its_host(self):

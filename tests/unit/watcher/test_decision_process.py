@@ -3,12 +3,16 @@
 import os
 import pickle
 import signal
+import subprocess
+import sys
+import time
 import unittest
 from unittest import mock
 
 from secondary_scheduler.decisions import base
 from secondary_scheduler.plans.operations import Plan
 from secondary_scheduler.watcher import decision_process
+from tests.unit.decisions.worlds import cluster, host, vm
 
 
 class Unresolved(base.Decision):
@@ -23,6 +27,13 @@ class Unresolved(base.Decision):
         if request.kind == 'drain':
             raise ValueError(f'no {request.kind} with {budget.units}')
         return Plan(unresolved=(*request.hosts, str(os.getpid())))
+
+
+class Hanging(base.Decision):
+    """Never decides."""
+
+    def decide(self, cluster, request, budget):
+        time.sleep(60.0)
 
 
 class DecisionProcessTest(unittest.TestCase):
@@ -60,6 +71,26 @@ class DecisionProcessTest(unittest.TestCase):
         process.stdin.close()
         self.assertEqual(0, process.wait(10))
         process.stdout.close()
+
+    def test_decision_that_hangs_does_not_survive_its_engine(self):
+        code = (f'from {decision_process.__name__} import main, __dict__ as d'
+                '; d["_LONGEST_S"] = 0.5; main()')
+        with subprocess.Popen([sys.executable, '-c', code],
+                              stdin=subprocess.PIPE,
+                              stdout=subprocess.DEVNULL) as process:
+            pickle.dump((Hanging(), None, None, 7), process.stdin)
+            process.stdin.close()
+            self.assertEqual(-signal.SIGALRM, process.wait(30))
+
+    def test_cluster_that_a_decision_has_looked_at_is_sent(self):
+        """Values that it has derived from the cluster stay here."""
+        instance = vm('u', 'h', workload_class='web')
+        world = cluster(host('h'), instance)
+        world.prefer_predicted(['h'], instance, {})
+        world.capacity(None, 'cpu')
+        self.assertEqual('h1', self.process.decide(
+            Unresolved(), world, base.DecisionRequest('select', ('h1',)), 7
+        ).unresolved[0])
 
     def test_error_that_cannot_be_sent_is_described(self):
         with self.assertRaisesRegex(decision_process.DecisionFailed,
