@@ -17,6 +17,7 @@ from secondary_scheduler.agent import (
 )
 from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import Primary, Secondary
+from secondary_scheduler.agent.pins import Cpus
 from secondary_scheduler.agent.sensors.base import CounterRates
 from secondary_scheduler.agent.vcpu_times import VcpuMeter
 from secondary_scheduler.agent.workload_classes import WorkloadClasses
@@ -64,6 +65,8 @@ class AffinityViews:
         self._primary_rates = CounterRates(clock)
         #: Topology of the host's CPUs; None before the first view.
         self.topology: Topology | None = None
+        #: CPUs that any of the guests could use at first; none without guests.
+        self.shared: Cpus = frozenset()
 
     def slowdown(self, guest: Secondary) -> float | None:
         """Return the slow-down of a guest by others on its CPUs, if known."""
@@ -84,10 +87,12 @@ class AffinityViews:
         if own is None:
             return None
         topology = self._read_topology()
+        shared = {guest.uuid: self._dedicated.shared_cpus(guest)
+                  for guest in guests}
+        self.shared = frozenset[int]().union(*shared.values())
         found = []
         for guest in sorted(guests, key=lambda one: (one.started, one.uuid)):
-            usable = usable_cpus(topology,
-                                 self._dedicated.shared_cpus(guest), own)
+            usable = usable_cpus(topology, shared[guest.uuid], own)
             if usable:      # else its floor is the matter of control
                 found.append(base.AffinityGuest(
                     guest.uuid, self.classes.class_of(guest), usable,

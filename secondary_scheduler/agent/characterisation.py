@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import threading
+import time
 
 from secondary_scheduler.agent import generators, pins
 from secondary_scheduler.agent.actuator import Actuator
@@ -72,13 +73,15 @@ class Characterisation:
 
     def __init__(self, domains: Domains, cpu_pins: CpuPins,
                  actuator: Actuator, meter: SpeedMeter, timing: Timing,
-                 stop: threading.Event) -> None:
+                 stop: threading.Event,
+                 clock: Callable[[], float] = time.monotonic) -> None:
         self._domains = domains
         self._pins = cpu_pins
         self._actuator = actuator
         self._meter = meter
         self._timing = timing
         self._stop = stop
+        self._clock = clock
 
     def execute(self, runs: Sequence[Run],
                 done: Callable[[Run, Mapping[str, Speed]], None]
@@ -178,15 +181,15 @@ class Characterisation:
         :raises Interrupted: if ``stop`` is set
         :raises CharacterisationError: if a primary starts
         """
+        end = self._clock() + seconds
         left = seconds
         while True:
-            step = min(left, _LOOK_S)
-            if self._stop.wait(step):
+            if self._stop.wait(min(left, _LOOK_S)):
                 raise Interrupted
-            left -= step
-            if left <= 0:
+            if self._clock() >= end:
                 return
             self.present_guests(())
+            left = max(0.0, end - self._clock())
 
     @contextlib.contextmanager
     def _restored(self) -> Iterator[None]:

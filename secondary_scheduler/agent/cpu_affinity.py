@@ -112,9 +112,6 @@ class CpuAffinity:
         self._predicted: Mapping[str, float] = {}
         #: Time since which each secondary has its sets.
         self._since: dict[str, float] = {}
-        #: CPUs that Nova has given to the secondaries of the last decision
-        #: with some, without those of primaries.
-        self._given: Cpus = frozenset()
         #: Number of times that a running secondary got other CPUs.
         self.moves = 0
 
@@ -170,8 +167,6 @@ class CpuAffinity:
         assert self._driver is not None     # nosec B101
         before = self._decision
         decision = self._driver.decide(view, before)
-        self._given = frozenset[int]().union(
-            *(one.usable for one in view.guests)) or self._given
         predicted: Mapping[str, float] = {}
         arrivals: Mapping[str, Arrival] = {}
         if self._predictor is not None:
@@ -280,10 +275,10 @@ class CpuAffinity:
     def _usable(self, topology: Topology) -> Cpus:
         """Return the CPUs on which one more secondary may run.
 
-        They are those that Nova has given to secondaries so far, or else all
-        of the host, without those that primaries have for themselves.
+        They are those that Nova has given to the present ones, or else all of
+        the host, without those that primaries have for themselves.
         """
-        return ((self._given & topology.cpus or topology.cpus)
+        return ((self._views.shared & topology.cpus or topology.cpus)
                 - (self._dedicated.own or frozenset()))
 
     def count_usable(self) -> int | None:

@@ -73,8 +73,6 @@ class CpuSets:
         self._above = list(_above(scope, hierarchy.root('cpuset')))
         #: The guest's topmost group as '', and its thread groups by name.
         self.groups: dict[str, cgroups.Group] = {}
-        #: First sets of the groups of vCPUs; None until they are known.
-        self.vcpu_cpus: list[Cpus] | None = None
         #: Sets that are known to confine the threads of their group.
         self.checked: dict[str, Cpus] = {}
         self._base = cgroups.Group(self.path)

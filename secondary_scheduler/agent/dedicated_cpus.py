@@ -143,13 +143,11 @@ class DedicatedCpus:
         with self._lock, contextlib.suppress(OSError, ValueError,
                                              cgroups.CgroupError):
             sets = self._opened(guest)
-            if sets.vcpu_cpus is None:
-                known = self._records.get(cgroup_handles.key_of(guest), {})
-                sets.vcpu_cpus = [sets.allowed(
-                    known[name].original if name in known
-                    else sets.read_set(name))
-                    for name in sets.groups if name.startswith('vcpu')]
-            return first.intersection(*sets.vcpu_cpus)
+            known = self._records.get(cgroup_handles.key_of(guest), {})
+            texts = {known[name].original if name in known
+                     else sets.read_set(name)
+                     for name in sets.groups if name.startswith('vcpu')}
+            return first.intersection(*map(sets.allowed, texts))
         return frozenset()
 
     # -- dedicated CPUs of primaries ---------------------------------------

@@ -99,10 +99,10 @@ class SuspectControl:
         :returns: whether the restraint of all secondaries should wait.
         """
         guests = {guest.uuid: guest for guest in self._guests()}
-        self._suspects.forget_others(guests.keys())
         reaction = self._suspects.step(signal_state(reports), {
             uuid: self._activity(uuid, cpu) for uuid, guest in guests.items()
-            if self._is_triable(guest)})
+            if self._is_triable(guest)},
+            {uuid for uuid, guest in guests.items() if not guest.paused})
         verdicts = self._suspects.verdicts
         self._log(verdicts)
         self._set_floors({

@@ -198,13 +198,13 @@ def write_profiles(one: WorkloadProfiles, file: typing.IO[str]) -> None:
 def replaced_file(path: str) -> Iterator[typing.IO[str]]:
     """Open a new file that replaces another one at the end.
 
-    After an error the other one stays as it was.  What is no regular file, as
-    ``/dev/stdout``, is written itself.
+    After an error the other one stays as it was.  What is no regular file, or
+    a link to one as ``/dev/stdout``, is written itself.
 
     :raises CommandError: if the file cannot be written
     """
-    scratch = (path if os.path.exists(path) and not os.path.isfile(path)
-               else f'{path}.new')
+    scratch = (path if os.path.islink(path) or (
+        os.path.exists(path) and not os.path.isfile(path)) else f'{path}.new')
     try:
         file = open(scratch, 'w')
     except OSError as exc:

@@ -16,7 +16,7 @@ The state machine has neither clock nor I/O: one step is one second.  The agent
 and the simulator run the same lines.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 import dataclasses
 import enum
 import math
@@ -188,16 +188,14 @@ class Suspects:
                                                  self._trial.resource)
         return found
 
-    def forget_others(self, guests: Collection[str]) -> None:
-        """Drop the verdicts on secondaries that are not here any more."""
-        self._confirmed = {guest: one for guest, one
-                           in self._confirmed.items() if guest in guests}
-
-    def step(self, signal: SignalState, guests: Activities) -> Reaction:
+    def step(self, signal: SignalState, guests: Activities,
+             running: Collection[str]) -> Reaction:
         """React to one second.
 
         :param guests: activity of the secondaries that may be on trial.  If
             the one on trial is missing, its trial ends without a verdict.
+        :param running: all secondaries that run here.  For a confirmed one
+            that does not, nothing waits
         """
         self._age()
         self._note(signal.fails, guests)
@@ -208,8 +206,10 @@ class Suspects:
             return Reaction(self._floored(), False)
         if self._trial is not None:
             self._judge(self._trial, signal.fails)
-        self._keep_confirmed(signal.fails)
-        waits = signal.fails and self._react(guests)
+        confirmed = [one for guest, one in self._confirmed.items()
+                     if guest in running]
+        self._keep(confirmed, signal.fails)
+        waits = signal.fails and self._react(guests, confirmed)
         return Reaction(self._floored(), waits and signal.spare_s >= 0)
 
     def _floored(self) -> frozenset[str]:
@@ -275,22 +275,21 @@ class Suspects:
         for before, fails in trial.seen:
             self._rates.push(before, fails)
 
-    def _keep_confirmed(self, fails: bool) -> None:
+    def _keep(self, confirmed: Iterable[_Confirmation], fails: bool) -> None:
         """Release confirmed secondaries, one a second, if the signal holds."""
-        for one in self._confirmed.values():
-            if one.floored:
-                one.held_s = 0 if fails else one.held_s + 1
-        due = [one for one in self._confirmed.values()
-               if one.floored and one.held_s >= one.hold_s]
+        floored = [one for one in confirmed if one.floored]
+        for one in floored:
+            one.held_s = 0 if fails else one.held_s + 1
+        due = [one for one in floored if one.held_s >= one.hold_s]
         if due and self._trial is None:
             due[0].floored = False
             self._unsettled_s = _RELEASE * self._options.trial_s
 
-    def _react(self, guests: Activities) -> bool:
+    def _react(self, guests: Activities, confirmed: Iterable[_Confirmation]
+               ) -> bool:
         """React to a signal that fails; return whether it has time to answer.
         """
-        released = [one for one in self._confirmed.values()
-                    if not one.floored]
+        released = [one for one in confirmed if not one.floored]
         for one in released:
             one.floored, one.held_s, one.hold_s = True, 0, 2 * one.hold_s
         if released:

@@ -2,15 +2,18 @@
 
 """A disk and a link for guests that Nova does not know, and their speeds.
 
-Both are slow by declaration only: the agent is told what 100 % is.
+Both are slow by declaration only: the agent is told what 100 % is.  A slow
+disk is one indeed.
 """
 
 from collections.abc import Iterator
 import contextlib
 import os
+import pathlib
 import subprocess
 import sys
 
+import cgroups
 import hosts
 import layout
 from shell import run, wait_for
@@ -62,17 +65,46 @@ def options(disk: str) -> list[str]:
 @contextlib.contextmanager
 def disk() -> Iterator[str]:
     """Make a disk without any other user."""
+    with _image() as image, _loop(image, '--direct-io=on') as device:
+        yield device
+
+
+@contextlib.contextmanager
+def slow_disk() -> Iterator[str]:
+    """Make a disk that writes ``DISK`` bytes a second, and no more."""
+    with _image() as image:
+        slow = image.parent / 'slow'
+        slow.mkdir(exist_ok=True)
+        # A disk's work is nothing that the host's CPU does.
+        run(cgroups.inside('control', [
+            'bindfs', f'--write-rate={DISK}', image.parent, slow]))
+        try:
+            with _loop(slow / image.name) as device:
+                yield device
+        finally:
+            # Guests may not have ended yet.
+            run(['umount', '--lazy', slow])
+
+
+@contextlib.contextmanager
+def _image() -> Iterator[pathlib.Path]:
     directory = layout.STATE / 'devices'
     directory.mkdir(exist_ok=True)
     image = directory / 'disk.raw'
     run(['truncate', '-s', '128M', image])
-    device = run(['losetup', '--direct-io=on', '-f', '--show',
-                  image]).stdout.strip()
+    try:
+        yield image
+    finally:
+        image.unlink()
+
+
+@contextlib.contextmanager
+def _loop(image: pathlib.Path, *options: str) -> Iterator[str]:
+    device = run(['losetup', *options, '-f', '--show', image]).stdout.strip()
     try:
         yield device
     finally:
         run(['losetup', '-d', device])
-        image.unlink()
 
 
 @contextlib.contextmanager

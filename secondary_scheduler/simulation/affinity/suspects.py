@@ -193,9 +193,11 @@ class HarmRun:
         floored: frozenset[str] = frozenset()
         waits = False
         if self._suspects is not None:
+            activities = self._activities()
             floored, waits = self._suspects.step(
                 SignalState(fails, policy.timelimit // 2
-                            - self._trigger.failed), self._activities())
+                            - self._trigger.failed), activities,
+                activities.keys())
         if not waits:
             self._restraint.push(fails)
         if self._trigger.local_due:

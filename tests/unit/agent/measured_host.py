@@ -151,4 +151,5 @@ class MeasuredHost(Sets):
         return characterisation.Characterisation(
             known, cpu_pins.CpuPins(make_dedicated_cpus(
                 limits, hierarchy, self.host.store)), limits, meter,
-            characterisation.Timing(1.0, 10.0), self.kernel)
+            characterisation.Timing(1.0, 10.0), self.kernel,
+            lambda: self.kernel.now)

@@ -393,6 +393,16 @@ class DriversTest(Base):
         found = agent.reporter.build_report().arrivals
         self.assertLess(2.5, found['a'].slowdown)
 
+    def test_empty_host_has_all_cpus_again(self):
+        self.pair()
+        agent = self.made()
+        affinity = self.choose(agent)
+        self.assertEqual(1, affinity.count_usable())
+        self.host.libvirt.domains.clear()
+        agent.parts.domains.refresh()
+        agent._domains_changed()
+        self.assertEqual(4, self.choose(agent).count_usable())
+
     def test_advice_says_what_the_sets_would_gain(self):
         self.pair()
         agent = self.made(cpu_affinity_profiles=self.profiles(),

@@ -20,6 +20,7 @@ from secondary_scheduler.agent import (
     speeds,
     wiring,
 )
+from secondary_scheduler.agent.characterisation import Characterisation
 from secondary_scheduler.agent.domains import Domains
 from secondary_scheduler.agent.profile_files import read_profiles
 from secondary_scheduler.cmd import agent, characterise
@@ -58,9 +59,11 @@ libvirt_run_dir = {self.host.run_dir}
                  mock.Mock(Event=lambda: self.kernel))):
             self.enterContext(mock.patch(f'secondary_scheduler.{place}',
                                          value))
-        self.enterContext(mock.patch.object(
-            speeds.SpeedMeter.__init__, '__defaults__',
-            (None, lambda: self.kernel.now)))
+        for made, defaults in (
+                (speeds.SpeedMeter, (None, lambda: self.kernel.now)),
+                (Characterisation, (lambda: self.kernel.now,))):
+            self.enterContext(mock.patch.object(
+                made.__init__, '__defaults__', defaults))
         self.before = self.fingerprint()
 
     def fingerprint(self):

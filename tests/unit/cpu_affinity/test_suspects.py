@@ -51,7 +51,7 @@ class Host:
                 SignalState(fails, self.spare_s), {
                     name: {'disk_in': use * (0.01 if name
                                              in self.reaction.floored else 1)}
-                    for name, use in self.uses.items()})
+                    for name, use in self.uses.items()}, self.uses)
             self.floored_s.update(self.reaction.floored)
             self.waited_s += self.reaction.waits
             for name, one in self.suspects.verdicts.items():
@@ -171,12 +171,15 @@ class TestTrials(unittest.TestCase):
         host = Host({'a': 1.0, 'b': 30.0}).seconds(60, calm)
         host.seconds(40, caused_by('b'))
         self.assertIs(Verdict.CONFIRMED, host.verdict('b'))
-        host.seconds(20, calm)
-        host.suspects.forget_others(host.uses.keys() - {'b'})
-        del host.uses['b']
-        self.assertNotIn('b', host.suspects.verdicts)
-        host.seconds(2, failing)
-        self.assertTrue(host.reaction.floored)      # the next trial
+        gone = host.uses.pop('b')
+        host.seconds(20, calm).seconds(2, failing)
+        self.assertEqual({'a', 'b'}, host.reaction.floored)
+        self.assertIs(Verdict.TRIAL, host.verdict('a'))
+        # Back within the time of its confirmation, as after a reboot.
+        host.seconds(10, calm)
+        host.uses['b'] = gone
+        host.seconds(1, failing)
+        self.assertIs(Verdict.CONFIRMED, host.verdict('b'))
 
     def test_trial_ends_without_verdict_if_its_secondary_is_gone(self):
         host = Host().seconds(60, calm).seconds(2, failing)
@@ -204,7 +207,7 @@ class TestTrials(unittest.TestCase):
         suspects, run, last = Suspects(SuspectOptions()), {}, frozenset()
         for fails, present, spare_s in seconds:
             found = suspects.step(SignalState(fails, spare_s), {
-                name: {} for name in present})
+                name: {} for name in present}, NAMES)
             verdicts = suspects.verdicts
             tried = {name for name, one in verdicts.items()
                      if one.verdict is Verdict.TRIAL}
