@@ -106,6 +106,8 @@ def on_a_host(options: argparse.Namespace) -> dict:
                     'set_changes': set_changes(agent.status()) - before}
             say(f'{count} guests: {found[count]}')
     costs = {count: one['percent'] for count, one in found.items()}
+    if len(costs) < 2:
+        return {'guests': found}    # there is no line through one point
     extrapolated = line(costs, EXTRAPOLATED)
     return {'guests': found, 'extrapolated': {
         'guests': EXTRAPOLATED, 'percent': round(extrapolated, 3),
