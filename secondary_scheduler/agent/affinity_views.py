@@ -15,6 +15,7 @@ from secondary_scheduler.agent import (
     kernel_files,
     processes,
 )
+from secondary_scheduler.agent.cgroup_handles import key_of
 from secondary_scheduler.agent.dedicated_cpus import DedicatedCpus
 from secondary_scheduler.agent.domains import Primary, Secondary
 from secondary_scheduler.agent.pins import Cpus
@@ -65,6 +66,11 @@ class AffinityViews:
         self._primary_rates = CounterRates(clock)
         #: Topology of the host's CPUs; None before the first view.
         self.topology: Topology | None = None
+        #: First CPUs of guests by the keys of their processes, since when, and
+        #: the CPUs of the host then.
+        self._first: dict[str, Cpus] = {}
+        self._first_at = clock()
+        self._first_of: Cpus = frozenset()
         #: CPUs that any of the guests could use at first; none without guests.
         self.shared: Cpus = frozenset()
 
@@ -87,8 +93,7 @@ class AffinityViews:
         if own is None:
             return None
         topology = self._read_topology()
-        shared = {guest.uuid: self._dedicated.shared_cpus(guest)
-                  for guest in guests}
+        shared = self._read_shared(guests, topology)
         self.shared = frozenset[int]().union(*shared.values())
         found = []
         for guest in sorted(guests, key=lambda one: (one.started, one.uuid)):
@@ -108,6 +113,19 @@ class AffinityViews:
             return dataclasses.replace(last, now_s=view.now_s,
                                        topology=topology, guests=view.guests)
         return view
+
+    def _read_shared(self, guests: Sequence[Secondary], topology: Topology
+                     ) -> dict[str, Cpus]:
+        """Return the first CPUs of guests, read anew in each window."""
+        now = self._clock()
+        if now - self._first_at >= self._window_s or (
+                topology.cpus != self._first_of):
+            self._first, self._first_at = {}, now
+            self._first_of = topology.cpus
+        first = {key_of(guest): self._first.get(key_of(guest))
+                 or self._dedicated.shared_cpus(guest) for guest in guests}
+        self._first = first
+        return {guest.uuid: first[key_of(guest)] for guest in guests}
 
     def _demand_pct(self, guest: Secondary) -> float:
         """Return the demand of a vCPU in percent; unknown counts as busy."""

@@ -139,15 +139,15 @@ class DedicatedCpus:
 
         :returns: no CPUs if they cannot be read, or if none is common to all
         """
-        first = self.first_cpus(guest)
         with self._lock, contextlib.suppress(OSError, ValueError,
                                              cgroups.CgroupError):
             sets = self._opened(guest)
             known = self._records.get(cgroup_handles.key_of(guest), {})
             texts = {known[name].original if name in known
                      else sets.read_set(name)
-                     for name in sets.groups if name.startswith('vcpu')}
-            return first.intersection(*map(sets.allowed, texts))
+                     for name in sets.groups
+                     if not name or name.startswith('vcpu')}
+            return frozenset.intersection(*map(sets.allowed, texts))
         return frozenset()
 
     # -- dedicated CPUs of primaries ---------------------------------------
