@@ -66,11 +66,11 @@ class AffinityViews:
         self._primary_rates = CounterRates(clock)
         #: Topology of the host's CPUs; None before the first view.
         self.topology: Topology | None = None
-        #: First CPUs of guests by the keys of their processes, since when, and
-        #: the CPUs of the host then.
+        #: First CPUs of guests by process key, the time at which they were
+        #: read, and the CPUs that the host had then.
         self._first: dict[str, Cpus] = {}
         self._first_at = clock()
-        self._first_of: Cpus = frozenset()
+        self._host_cpus: Cpus = frozenset()
         #: CPUs that any of the guests could use at first; none without guests.
         self.shared: Cpus = frozenset()
 
@@ -119,9 +119,9 @@ class AffinityViews:
         """Return the first CPUs of guests, read anew in each window."""
         now = self._clock()
         if now - self._first_at >= self._window_s or (
-                topology.cpus != self._first_of):
+                topology.cpus != self._host_cpus):
             self._first, self._first_at = {}, now
-            self._first_of = topology.cpus
+            self._host_cpus = topology.cpus
         first = {key_of(guest): self._first.get(key_of(guest))
                  or self._dedicated.shared_cpus(guest) for guest in guests}
         self._first = first

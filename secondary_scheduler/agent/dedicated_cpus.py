@@ -91,7 +91,7 @@ class DedicatedCpus:
         self._controllers = controllers
         self._dry_run = dry_run
         self._lock = threading.Lock()
-        #: Held while dedicated CPUs are looked for; acquired before the other.
+        #: Held while dedicated CPUs are looked for; taken before ``_lock``.
         self._finding = threading.Lock()
         self._sets: dict[str, CpuSets] = {}
         #: Records of files by process key and group, as they are on disk.
@@ -122,14 +122,7 @@ class DedicatedCpus:
 
         :returns: no CPUs if they cannot be read.
         """
-        with self._lock, contextlib.suppress(OSError, ValueError,
-                                             cgroups.CgroupError):
-            sets = self._opened(guest)
-            record = self._records.get(
-                cgroup_handles.key_of(guest), {}).get('')
-            return sets.allowed(record.original if record
-                                else sets.read_set(''))
-        return frozenset()
+        return self._first_common(guest, lambda name: not name)
 
     def shared_cpus(self, guest: Secondary) -> Cpus:
         """Return the CPUs on which all vCPUs of a guest could run at first.
@@ -139,14 +132,23 @@ class DedicatedCpus:
 
         :returns: no CPUs if they cannot be read, or if none is common to all
         """
+        return self._first_common(
+            guest, lambda name: not name or name.startswith('vcpu'))
+
+    def _first_common(self, guest: Secondary, wanted: Callable[[str], bool]
+                      ) -> Cpus:
+        """Return the CPUs common to the first sets of some groups.
+
+        :param wanted: returns whether a group counts, by its name; it does
+            for the topmost one
+        """
         with self._lock, contextlib.suppress(OSError, ValueError,
                                              cgroups.CgroupError):
             sets = self._opened(guest)
             known = self._records.get(cgroup_handles.key_of(guest), {})
             texts = {known[name].original if name in known
                      else sets.read_set(name)
-                     for name in sets.groups
-                     if not name or name.startswith('vcpu')}
+                     for name in filter(wanted, sets.groups)}
             return frozenset.intersection(*map(sets.allowed, texts))
         return frozenset()
 

@@ -176,7 +176,7 @@ class _Admission:
 
         A move is exempt: it relieves a primary.  So is a server for which the
         host was chosen already, as those of leases are: the limit protects
-        nobody but the server itself.  An unknown slow-down does not exceed it.
+        only the server itself.  An unknown slow-down does not exceed it.
         """
         limit = settings.CONF.secondary_scheduler.highest_predicted_slowdown
         if (limit is None or request.is_move(self._spec)
