@@ -138,10 +138,12 @@ def show(cloud, options: argparse.Namespace) -> list[dict]:
         since = time.time()
         runs['with'] = one_run('with secondaries', hosts, burst_host, phases,
                                options.seed, rates)
-        # The last returns may still be under way; they are given some time.
+        # The last returns may still be under way; they are given some time.  A
+        # server runs before Watcher notes that its operation has succeeded.
         deadline = time.monotonic() + 60
-        while (watch.running() < started_running
-               and time.monotonic() < deadline):
+        while time.monotonic() < deadline and (
+                watch.running() < started_running
+                or secondaries.are_operated(cloud, since)):
             time.sleep(1)
         after = secondaries.agent_counters(hosts)
         counted = {k: after[k] - before.get(k, 0) for k in after}

@@ -232,6 +232,11 @@ def stages(since: float) -> list[dict]:
     return sorted(batches.values(), key=lambda b: min(b.values()))
 
 
+def are_operated(cloud, since: float) -> bool:
+    """Return whether an operation that began since an instant is under way."""
+    return any(one['state'] == 'ONGOING' for one in operations(cloud, since))
+
+
 def operations(cloud, since: float) -> list[dict]:
     """Return Watcher's actions since an instant, newest plan last."""
     found = []
