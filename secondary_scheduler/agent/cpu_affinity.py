@@ -136,16 +136,18 @@ class CpuAffinity:
         return self._driver is not None
 
     # -- decisions ---------------------------------------------------------
-    def step(self, guests: Sequence[Secondary], use: HostUse | None) -> None:
+    def step(self, guests: Sequence[Secondary], use: HostUse | None) -> bool:
         """Measure, and decide if it is time to; called each second.
 
         An error ends the sets of all guests, until a decision succeeds.
 
         :param use: None while the use of the host is not known; then only
             guests that have come or gone are a reason to decide.
+        :returns: whether there is another decision than before
         """
         if self._driver is None:
-            return
+            return False
+        before = self._decision
         try:
             view = self._views.observe(guests, use, self._view)
             self._follow_profiles()
@@ -161,6 +163,7 @@ class CpuAffinity:
                 self._view = self._decision = None
                 self._predicted, self._arrivals = {}, {}
                 self._problem = problem
+        return self._decision is not before
 
     def _decide(self, view: base.AffinityView) -> None:
         """Ask the driver."""

@@ -70,12 +70,18 @@ class CpuSets:
         self.path = cgroup_handles.base_of(hierarchy, guest, 'cpuset')
         scope = cgroup_handles.scope_of(self.path)
         self.v1 = hierarchy.version_of('cpuset') == 1
-        self._above = list(_above(scope, hierarchy.root('cpuset')))
+        self._paths_above = list(_above(scope, hierarchy.root('cpuset')))
+        #: The nearest group above with CPUs, once it was looked for.
+        self._above: cgroups.Group | None = None
         #: The guest's topmost group as '', and its thread groups by name.
         self.groups: dict[str, cgroups.Group] = {}
         #: Sets that are known to confine the threads of their group.
         self.checked: dict[str, Cpus] = {}
+        #: What there was to narrow, and the sets that were found, when
+        #: nothing had to be written.
+        self.settled: object = None
         self._base = cgroups.Group(self.path)
+        self._links = self._count_links()
         try:
             self.groups[''] = cgroups.Group(scope)
             for name in self._thread_groups():
@@ -95,7 +101,14 @@ class CpuSets:
 
         :raises OSError: if the groups are gone.
         """
-        return self._thread_groups() | {''} == self.groups.keys()
+        return self._count_links() == self._links
+
+    def _count_links(self) -> int:
+        """Return a number that changes with that of the groups below.
+
+        A group in the place of another one is noticed when that is read.
+        """
+        return os.fstat(self._base.fd).st_nlink
 
     def read_set(self, name: str) -> str:
         """Return the set of a group, '' if it inherits that of its parent.
@@ -116,15 +129,30 @@ class CpuSets:
             of the nearest group above that has any.
         :raises CgroupError: if no group above has any.
         """
-        if cpus := kernel_files.parse_cpus(named, f'{self.path}/{CPUS_FILE}'):
+        return (kernel_files.parse_cpus(named, f'{self.path}/{CPUS_FILE}')
+                or self.inherited())
+
+    def inherited(self) -> Cpus:
+        """Return the CPUs of the nearest group above that has any.
+
+        :raises CgroupError: if no group above has any.
+        """
+        if self._above and (cpus := cgroups.effective_cpus(self._above)):
             return cpus
-        for path in self._above:
-            with contextlib.suppress(cgroups.CgroupError), contextlib.closing(
-                    cgroups.Group(path)) as group:
-                if cpus := cgroups.effective_cpus(group):
+        self._close_above()
+        for path in self._paths_above:
+            with contextlib.suppress(cgroups.CgroupError):
+                self._above = cgroups.Group(path)
+                if cpus := cgroups.effective_cpus(self._above):
                     return cpus
+                self._close_above()
         raise cgroups.CgroupError(
             f'no group above {self.path} has a set of CPUs')
+
+    def _close_above(self) -> None:
+        if self._above:
+            self._above.close()
+            self._above = None
 
     def check_threads(self, name: str, cpus: Cpus, proc: str) -> None:
         """Check that the threads of a group run on some CPUs only.
@@ -149,6 +177,7 @@ class CpuSets:
     def close(self) -> None:
         """Close the groups."""
         self._base.close()
+        self._close_above()
         for group in self.groups.values():
             group.close()
 

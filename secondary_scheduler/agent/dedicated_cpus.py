@@ -253,6 +253,10 @@ class DedicatedCpus:
         sets, key = self._opened(guest), cgroup_handles.key_of(guest)
         known = self._records.get(key, {})
         now = {name: sets.read_set(name) for name in sets.groups}
+        present = (own, chosen, now,
+                   sets.inherited() if '' in now.values() else None)
+        if present == sets.settled:
+            return
         wanted, records, confined = {}, {}, {}
         for name, text in now.items():
             records[name] = update_record(
@@ -272,7 +276,8 @@ class DedicatedCpus:
             wanted[name] = (kernel_files.format_cpus(cpus)
                             if cpus != allowed else records[name].original)
         writes = order_writes(sets, now, wanted)
-        if any(now[name] != value for name, value in writes):
+        settled = all(now[name] == value for name, value in writes)
+        if not settled:
             self._apply(sets, key, records, writes, bool(confined))
         if not self._dry_run:
             self._check_threads(sets, confined)
@@ -283,6 +288,8 @@ class DedicatedCpus:
                 if name in wanted}
         if not own and not confined:
             self._drop_record(key)
+        if settled:     # also in the next step, if all is as it is now
+            sets.settled = present
 
     def _apply(self, sets: CpuSets, key: str, records: Mapping[str, Record],
                writes: Sequence[tuple[str, str]], by_choice: bool) -> None:

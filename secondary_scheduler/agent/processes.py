@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 import contextlib
 import ctypes
 import os
+import resource
 import signal
 import threading
 
@@ -195,6 +196,17 @@ def show_thread_name() -> None:
           open(f'/proc/self/task/{threading.get_native_id()}/comm',
                'w') as file):
         file.write(threading.current_thread().name)
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as the operator allows it.
+
+    Services start with a soft limit of 1,024, which programs may raise if
+    they do not use select(2).  Some forty stay open for each guest.
+    """
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def dying_with_parent(cpus: Collection[int] | None = None

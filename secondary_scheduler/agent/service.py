@@ -131,14 +131,18 @@ class Agent:
             choose()
 
     def choose_cpus(self) -> None:
-        """Let the driver of CPU affinity choose, and write what it chose."""
+        """Let the driver of CPU affinity choose, and write what it chose.
+
+        Each step of control asserts it.
+        """
         parts = self.parts
         usage = parts.control.usage
         guests = parts.domains.secondaries()
-        parts.affinity.step(guests, None if usage.primary is None else HostUse(
-            usage.primary / 100 * usage.capacity,
-            parts.control.share / 100 * usage.capacity))
-        self._keep_cpus(lambda: guests)
+        if parts.affinity.step(guests, None if usage.primary is None
+                               else HostUse(
+                usage.primary / 100 * usage.capacity,
+                parts.control.share / 100 * usage.capacity)):
+            self._keep_cpus(lambda: guests)
 
     def check(self) -> None:
         """Check the policies; called once a second."""

@@ -24,8 +24,12 @@ def log_errors(function: Callable[[], object]) -> Callable[[], None]:
 
 
 def start_thread(function: Callable[[], object], name: str) -> None:
-    """Run a function on a daemon thread."""
-    threading.Thread(target=function, name=name, daemon=True).start()
+    """Run a function on a daemon thread, whose name the system shows."""
+    def run() -> None:
+        processes.show_thread_name()
+        function()
+
+    threading.Thread(target=run, name=name, daemon=True).start()
 
 
 def start_periodic(period: float, function: Callable[[], object], name: str,
@@ -40,7 +44,6 @@ def start_periodic(period: float, function: Callable[[], object], name: str,
     call = log_errors(function)
 
     def loop() -> None:
-        processes.show_thread_name()
         due = time.monotonic()
         while not stop.wait(max(0.0, due - time.monotonic())):
             call()

@@ -11,6 +11,7 @@ of time).
 
 from collections import deque
 from collections.abc import Callable, Iterable
+import contextlib
 import time
 import typing
 
@@ -47,6 +48,17 @@ class VcpuTimes(typing.NamedTuple):
         return 1.0 + max(0, self.ready - self.throttled) / self.run
 
 
+class _VcpuGroups(typing.NamedTuple):
+    """Open directories of the vCPUs of a guest.
+
+    :param vcpus: group and thread of each vCPU
+    :param opened: closes them
+    """
+
+    vcpus: list[tuple[cgroups.Group, cgroups.Group]]
+    opened: contextlib.ExitStack
+
+
 class VcpuMeter:
     """Times of the vCPUs of secondaries over the last seconds.
 
@@ -58,8 +70,7 @@ class VcpuMeter:
         self._hierarchy = hierarchy
         self._window_s = window_s
         self._clock = clock
-        #: Folders of the vCPUs' groups, and files of their threads.
-        self._places: dict[str, list[tuple[str, str]]] = {}
+        self._groups: dict[str, _VcpuGroups] = {}
         self._samples: dict[str, deque[tuple[float, VcpuTimes]]] = {}
 
     def sample(self, guests: Iterable[Secondary]) -> None:
@@ -77,9 +88,10 @@ class VcpuMeter:
             samples.append((now, times))
             while len(samples) > 2 and now - samples[1][0] >= self._window_s:
                 samples.popleft()
-        for known in (self._places, self._samples):
-            for key in known.keys() - keys:
-                known.pop(key)
+        for key in self._samples.keys() - keys:
+            self._samples.pop(key)
+        for key in self._groups.keys() - keys:
+            self._groups.pop(key).opened.close()
 
     def times(self, guest: Secondary, seconds: float
               ) -> tuple[float, VcpuTimes] | None:
@@ -115,43 +127,51 @@ class VcpuMeter:
 
     def _read(self, guest: Secondary, key: str) -> VcpuTimes | None:
         try:
-            if key not in self._places:
-                self._places[key] = self._find_places(guest)
-            return self._sum_times(self._places[key])
+            if key not in self._groups:
+                self._groups[key] = self._open(guest)
+            return self._sum_times(self._groups[key])
         except (OSError, ValueError, cgroups.CgroupError):
-            self._places.pop(key, None)
+            if key in self._groups:
+                self._groups.pop(key).opened.close()
             return None
 
-    def _find_places(self, guest: Secondary) -> list[tuple[str, str]]:
-        """Return group and file of the thread of each vCPU.
+    def _open(self, guest: Secondary) -> _VcpuGroups:
+        """Open group and thread of each vCPU.
 
         :raises OSError: if a vCPU has no group, or no thread in it.
+        :raises CgroupError: if one of them cannot be opened.
         """
         base = cgroup_handles.base_of(self._hierarchy, guest, 'cpu')
-        v1 = self._hierarchy.version_of('cpu') == 1
-        places = []
-        for number in range(max(1, guest.vcpus)):
-            folder = f'{base}/vcpu{number}'
-            path = f'{folder}/{"tasks" if v1 else "cgroup.threads"}'
-            threads = kernel_files.read_text(path).split()
-            if len(threads) != 1:
-                raise FileNotFoundError(path)
-            places.append((
-                f'{folder}/cpu.stat',
-                f'{self._hierarchy.proc}/{guest.pid}/task/{threads[0]}'
-                '/schedstat'))
-        return places
+        tasks = ('tasks' if self._hierarchy.version_of('cpu') == 1
+                 else 'cgroup.threads')
+        found = []
+        with contextlib.ExitStack() as opened:
+            for number in range(max(1, guest.vcpus)):
+                folder = f'{base}/vcpu{number}'
+                threads = kernel_files.read_text(f'{folder}/{tasks}').split()
+                if len(threads) != 1:
+                    raise FileNotFoundError(f'{folder}/{tasks}')
+                group, thread = (
+                    opened.enter_context(contextlib.closing(
+                        cgroups.Group(path))) for path in (
+                        folder, f'{self._hierarchy.proc}/{guest.pid}/task/'
+                        f'{threads[0]}'))
+                found.append((group, thread))
+            return _VcpuGroups(found, opened.pop_all())
 
-    def _sum_times(self, places: Iterable[tuple[str, str]]) -> VcpuTimes:
+    def _sum_times(self, groups: _VcpuGroups) -> VcpuTimes:
         run = ready = throttled = 0
-        for group, thread in places:
-            ran, waited = kernel_files.read_counts(thread, 2)[:2]
+        for group, thread in groups.vcpus:
+            ran, waited = kernel_files.parse_counts(
+                thread.read('schedstat').split(), 2, thread.path)[:2]
             run, ready = run + ran, ready + waited
             throttled += self._throttled_ns(group)
         return VcpuTimes(run, ready, throttled)
 
-    def _throttled_ns(self, path: str) -> int:
+    def _throttled_ns(self, group: cgroups.Group) -> int:
         """Return for how long a quota has stopped the threads of a group."""
-        if self._hierarchy.version_of('cpu') == 1:
-            return kernel_files.read_table(path, 'throttled_time')[0]
-        return 1000 * kernel_files.read_table(path, 'throttled_usec')[0]
+        name, unit = (('throttled_time', 1)
+                      if self._hierarchy.version_of('cpu') == 1
+                      else ('throttled_usec', 1000))
+        return unit * kernel_files.parse_table(
+            group.read('cpu.stat'), [name], group.path)[0]

@@ -16,6 +16,7 @@ from secondary_scheduler.agent import (
     cgroups,
     host_lock,
     kernel_files,
+    processes,
     service,
     wiring,
 )
@@ -79,6 +80,7 @@ def _known(conf: cfg.ConfigOpts, hierarchy: cgroups.Hierarchy
 
 def run(conf: cfg.ConfigOpts, dry_run: bool = False) -> int:
     """Run the agent; return 2 if the configuration is not valid."""
+    processes.raise_file_limit()
     backend.init_backend(backend.BackendType.THREADING)
     logging.setup(conf, 'secondary-agent')
     try:

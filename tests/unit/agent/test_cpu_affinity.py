@@ -4,7 +4,12 @@ import json
 import os
 from unittest import mock
 
-from secondary_scheduler.agent import cpu_sets, cpu_topology, kernel_files
+from secondary_scheduler.agent import (
+    cpu_sets,
+    cpu_topology,
+    dedicated_cpus,
+    kernel_files,
+)
 from secondary_scheduler.agent.affinity_views import AffinityViews, HostUse
 from secondary_scheduler.agent.cpu_affinity import CpuAffinity
 from secondary_scheduler.cmd import agent as command
@@ -131,6 +136,31 @@ class PoolTest(Base):
             for _ in range(30):
                 self.choose(agent)
         self.assertEqual({}, agent.parts.dedicated_cpus.problems)
+
+    def test_unchanged_sets_are_only_compared(self):
+        agent = self.made()
+        for _ in range(3):
+            self.choose(agent)
+        with mock.patch.object(dedicated_cpus, 'update_record',
+                               side_effect=AssertionError):
+            self.choose(agent)
+        self.assertEqual({}, agent.parts.dedicated_cpus.refusals)
+        self.host.write(f'{self.inner()}/vcpu0/cpuset.cpus', '0-3')
+        self.choose(agent)
+        self.assertEqual('0', self.cpus('vcpu0'))
+
+    def test_sets_are_written_when_there_is_another_decision(self):
+        agent = self.made()
+        agent.choose_cpus()
+        self.follow(agent)
+        with mock.patch.object(agent, '_keep_cpus') as kept:
+            agent.choose_cpus()
+            kept.assert_not_called()
+            self.host.guest(1)
+            self.make_sets(1)
+            agent.parts.domains.refresh()
+            agent.choose_cpus()
+            kept.assert_called_once()
 
     def test_none_restores_the_sets_of_an_agent_before(self):
         before = self.host.fingerprint()

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -84,3 +85,18 @@ class FreeMemory(unittest.TestCase):
                 self.assertLess(time.monotonic(), deadline,
                                 'a descriptor stays open')
                 time.sleep(0.01)
+
+
+class FileLimit(unittest.TestCase):
+    def test_soft_limit_is_raised_to_the_hard_one(self):
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        shown = subprocess.run(
+            [sys.executable, '-c', (
+                'import resource\n'
+                'from secondary_scheduler.agent import processes\n'
+                'processes.raise_file_limit()\n'
+                'print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])')],
+            preexec_fn=lambda: resource.setrlimit(
+                resource.RLIMIT_NOFILE, (256, hard)),
+            capture_output=True, check=True, text=True)
+        self.assertEqual(hard, int(shown.stdout))

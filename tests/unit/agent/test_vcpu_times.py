@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import os
+import shutil
 import unittest
 
 from secondary_scheduler.agent import domains, vcpu_times
@@ -97,8 +99,22 @@ class VcpuMeterTest(Times, unittest.TestCase):
     def test_guest_that_has_gone_is_forgotten(self):
         self.sample(0.0, 0.0, 0.0)
         self.sample(1.0, 0.0, 0.0)
+        before = len(os.listdir('/proc/self/fd'))
         self.meter.sample([])
         self.assertIsNone(self.meter.times(self.guest, 10.0))
+        self.assertEqual(before - 8, len(os.listdir('/proc/self/fd')))
+
+    def test_groups_that_libvirt_makes_anew_are_opened(self):
+        self.sample(0.0, 0.0, 0.0)
+        for thread in (2000, 2001):
+            self.host.write(f'proc/1000/task/{thread}/schedstat', '')
+        shutil.rmtree(self.host.path('proc/1000/task/2001'))
+        self.meter.sample([self.guest])
+        self.assertIsNone(self.meter.times(self.guest, 10.0))
+        self.sample(1.0, 0.0, 0.0)
+        self.sample(2.0, 0.0, 0.0)
+        self.assertEqual(2_000_000_000,
+                         self.meter.times(self.guest, 10.0)[1].run)
 
 
 class VcpuMeterV2Test(VcpuMeterTest):
