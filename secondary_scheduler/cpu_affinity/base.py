@@ -8,7 +8,7 @@ decision is an argument of the next one.
 """
 
 import abc
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 import dataclasses
 import math
 
@@ -99,7 +99,7 @@ class AffinityDecision:
     placed: int = 0
     homes: Mapping[str, tuple[int, ...]] = dataclasses.field(
         default_factory=dict)
-    settled_for: Hashable = None
+    settled_for: object = None
 
     @property
     def running(self) -> frozenset[str]:

@@ -96,12 +96,12 @@ class PoolAffinity(CpuAffinityDriver):
                        and before.get(name, ()) == some else view.now_s
                        for name, some in homes.items()})
 
-    @staticmethod
-    def _state(view: AffinityView, idle: frozenset[str], cores: PoolCores
-               ) -> Hashable:
-        """Return the parts of a view that decide where guests are placed.
+    def _state(self, view: AffinityView, idle: frozenset[str],
+               cores: PoolCores) -> object:
+        """Return what decides where guests are placed.
 
-        Uses of CPU are rounded, so that noise does not count.
+        Uses of CPU are rounded, so that noise does not count.  Another driver
+        may have learned other profiles.
         """
         def rounded(one: PrimaryUse) -> Hashable:
             return one.workload_class, round(one.cpus / _EQUAL_COST)
@@ -110,7 +110,7 @@ class PoolAffinity(CpuAffinityDriver):
                        for one in view.guests)
         primaries = tuple((cpu, rounded(one)) for cpu, one in sorted(
             view.primaries.items()))
-        return (view.topology, idle, cores.cores, cores.count,
+        return (self.profiles, view.topology, idle, cores.cores, cores.count,
                 round(cores.need / _SHRINK_MARGIN), guests, primaries,
                 tuple(map(rounded, view.floating)))
 

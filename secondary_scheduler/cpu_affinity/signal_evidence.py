@@ -6,7 +6,7 @@ Three explanations of the states of a signal in a trial are compared, as Markov
 chains of one second:
 
 * it follows the secondary: it holds while the secondary is at the floor, and
-  fails while it is released;
+  fails while it is released, each time after about as many seconds;
 * it changes by itself, as often as outside of trials;
 * it changes by itself as quickly as a trial does, since just now.
 """
@@ -19,8 +19,10 @@ OLD_WEIGHT = 0.998
 #: Chance in a second that a signal which follows a secondary still does.
 _KEEPS = 0.98
 #: Chance that it begins to, in the first seconds after a change and later.  A
-#: probe needs its time.
+#: probe needs its time, and so does a secondary that was released.  What is
+#: seen in a trial counts beside this as much as its number of seconds.
 _BEGINS = (0.3, 0.45, 0.5, 0.6)
+_BEGINS_SECONDS = 1.0
 #: Chance in a second that a signal that changes quickly by itself changes, and
 #: the chance that it does so from now on.
 _QUICK, _QUICK_CHANCE = 0.3, 0.1
@@ -67,6 +69,12 @@ class SignalEvidence:
         self._follows = 0.0
         self._itself = math.log(1 - _QUICK_CHANCE)
         self._quickly = math.log(_QUICK_CHANCE)
+        #: How often the signal began to follow, and the seconds in which it
+        #: could, after a floor or a release, by seconds since then.
+        self._began = {floored: [0] * len(_BEGINS) for floored in (
+            True, False)}
+        self._waited = {floored: [0] * len(_BEGINS) for floored in (
+            True, False)}
 
     @property
     def log_ratio(self) -> float:
@@ -85,11 +93,24 @@ class SignalEvidence:
         :param rate: chance that the signal changes by itself
         """
         changed = fails is not before
-        follows = (_KEEPS if before is not floored
-                   else 1 - _BEGINS[min(waited_s, len(_BEGINS) - 1)])
-        self._follows += _log(1 - follows if changed else follows)
+        stays = (_KEEPS if before is not floored
+                 else 1 - self._begins(floored, waited_s, changed))
+        self._follows += _log(1 - stays if changed else stays)
         self._itself += _log(rate if changed else 1 - rate)
         self._quickly += _log(_QUICK if changed else 1 - _QUICK)
+
+    def _begins(self, floored: bool, waited_s: int, begins: bool) -> float:
+        """Return the chance that the signal begins to follow.
+
+        :param begins: whether it does, for the next time
+        """
+        second = min(waited_s, len(_BEGINS) - 1)
+        began, waited = self._began[floored], self._waited[floored]
+        chance = ((_BEGINS_SECONDS * _BEGINS[second] + began[second])
+                  / (_BEGINS_SECONDS + waited[second]))
+        began[second] += begins
+        waited[second] += 1
+        return chance
 
 
 def _log(chance: float) -> float:

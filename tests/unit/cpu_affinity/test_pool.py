@@ -429,3 +429,16 @@ class TestProperties(unittest.TestCase):
             dataclasses.replace(view, now_s=200.0), later))
         gone = dataclasses.replace(view, guests=view.guests[1:], now_s=300.0)
         self.assertIsNot(later, DRIVER.decide(gone, later))
+
+    def test_unchanged_host_is_searched_again_with_other_profiles(self):
+        view = dataclasses.replace(hosts.view(['HL', 'MS', 'HL', 'LS'] * 4),
+                                   share_cpus=8.0)
+        first = DRIVER.decide(view, None)
+        later = dataclasses.replace(view, now_s=100.0)
+        settled = DRIVER.decide(later, first)
+        self.assertIs(settled, DRIVER.decide(later, settled))
+        same, learned = (
+            pool.PoolAffinity(profiles, hosts.OPTIONS).decide(later, settled)
+            for profiles in (PROFILES, truths.wrong_profiles(PROFILES, 3)))
+        self.assertIs(settled, same)
+        self.assertIsNot(settled, learned)
