@@ -7,8 +7,9 @@ a second, and a probe returns the median time of the last second in ms.  Of
 four guests three compute, and one writes to the same disk as fast as it can.
 The policy on the probe is halfway between both, by its logarithm.
 
-In a ``guest`` run the writing guest is held still while the agent starts, and
-then let go.  In a ``primary`` run it remains still, and the primary itself
+In a ``guest`` run the writing guest is held still while the agent starts and
+for 40 s, in which it learns how often the signal fails by itself, and then let
+go.  In a ``primary`` run it remains still, and the primary itself
 writes as fast as it can, in phases of random length.  The agent must name the
 guest in the former and none in the latter.
 
@@ -37,7 +38,7 @@ from shell import say, wait_for
 
 COMPUTING = 3
 CPU_POLICY = f'cpu <= 90% for 15s on host:{rigs.HOST}'
-CALM_S, RUN_S = 20, 60
+CALM_S, RUN_S = 40, 60
 #: Named in time, and the part of their CPU that innocent guests keep.
 NAMED_S, KEPT = 30, 0.9
 #: Phases of the primary's own load, from and to.

@@ -97,17 +97,14 @@ class CpuSets:
                 or cgroup_handles.VCPU.fullmatch(name)}
 
     def is_complete(self) -> bool:
-        """Return whether libvirt has neither added nor removed groups.
+        """Return whether there are as many groups as before.
 
-        :raises OSError: if the groups are gone.
+        A group in the place of another one is noticed when that is read.
         """
         return self._count_links() == self._links
 
     def _count_links(self) -> int:
-        """Return a number that changes with that of the groups below.
-
-        A group in the place of another one is noticed when that is read.
-        """
+        """Return a number that changes with that of the groups below."""
         return os.fstat(self._base.fd).st_nlink
 
     def read_set(self, name: str) -> str:

@@ -51,9 +51,12 @@ class CommandTest(ClientCase):
 
     def answering(self, *offer):
         """Answer quotes as the scheduler does, while a client waits."""
-        return mock.patch('time.sleep', lambda seconds: seconds and [
-            self.service.quotes.answer(one.uuid, quotes.QuoteAnswer(*offer))
-            for one in self.service.quotes.unanswered()])
+        # Not time.sleep itself, which threads of other tests may call.
+        return mock.patch('tenacity.nap.time', mock.Mock(
+            sleep=lambda seconds: seconds and [
+                self.service.quotes.answer(
+                    one.uuid, quotes.QuoteAnswer(*offer))
+                for one in self.service.quotes.unanswered()]))
 
     def test_quote_shows_price_and_start(self):
         arguments = ('--duration', '2h', *NODES, '--start', '+3h',
