@@ -9,9 +9,9 @@ The policy on the probe is halfway between both, by its logarithm.
 
 In a ``guest`` run the writing guest is held still while the agent starts and
 for 40 s, in which it learns how often the signal fails by itself, and then let
-go.  In a ``primary`` run it remains still, and the primary itself
-writes as fast as it can, in phases of random length.  The agent must name the
-guest in the former and none in the latter.
+go.  In a ``primary`` run it remains still, and the primary itself writes as
+fast as it can, in phases of random length.  The agent must name the guest in
+the former and none in the latter.
 
     python3 tools/box bare benchmarks/suspects.py [--runs 10] [--own 20]
 """
