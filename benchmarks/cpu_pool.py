@@ -50,8 +50,9 @@ SHARED = ('minimum_share = 1',)
 PRIMARIES = ('20', '60', '40+40')
 DRIVERS = ('none', 'pool')
 FIGURES = ('delay', 'p99', 'units')
-#: Seconds of a window, and before it, in which the agent finds its shares.
-SECONDS, SETTLE_S = 12.0, 10.0
+#: Seconds of a window, and before it, in which the agent finds its shares and,
+#: with the next decision on CPU sets, the pool.
+SECONDS, SETTLE_S = 12.0, 12.0
 #: Seconds in which the CPU sets of all secondaries are there.
 SETS_S = 30
 RESAMPLES = 10_000
@@ -210,7 +211,8 @@ def main() -> None:
     parser.add_argument('--seconds', type=float, default=SECONDS, metavar='N',
                         help='of a window (default %(default)s)')
     parser.add_argument('--settle', type=float, default=SETTLE_S, metavar='N',
-                        help='seconds before a window (default %(default)s)')
+                        help='seconds before a window, longer than '
+                             'cpu_affinity_period (default %(default)s)')
     parser.add_argument('--set', nargs='*', default=[], metavar='OPTION=VALUE',
                         help='options of [secondary_agent]')
     parser.add_argument('--json', metavar='FILE', help='write all windows')
