@@ -116,6 +116,15 @@ class PoolTest(Base):
                 if path.endswith('cpuset.cpus')
                 and before[path].strip() != now[path].strip()}
 
+    def test_pool_of_an_agent_that_starts_does_not_wait_for_a_period(self):
+        agent = self.made()
+        affinity = agent.parts.affinity
+        self.assertTrue(affinity.step(agent.parts.domains.secondaries(),
+                                      None))
+        self.assertEqual('0-1', affinity.status(())['pool'])
+        self.choose(agent)
+        self.assertEqual('0', affinity.status(())['pool'])
+
     def test_pool_bounds_what_a_guest_can_use(self):
         agent = self.made()
         agent.step()
