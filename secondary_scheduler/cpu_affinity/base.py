@@ -144,6 +144,11 @@ class AffinityOptions:
     :param keeps_node: whether ``pool`` leaves a guest that ran before on its
         NUMA node, where its memory is.  Without it, guests may have their
         memory far away
+    :param cache_weight: part of what secondaries are predicted to lose through
+        a cache that counts when ``pool`` places them.  In full, the placement
+        is bad on a host whose cache matters less than where the profiles were
+        measured; half is near the best on either (contributor/simulator, the
+        true models t1 and t2).  Primaries count in full
     :param primary_weight: weight of a CPU of primaries beside a vCPU of
         secondaries in the predictions of ``pool``
     :raises InputError: with the name of an invalid option
@@ -159,7 +164,8 @@ class AffinityOptions:
     least_gain: float = 0.02
     widening_loss: float = 0.005
     keeps_node: bool = True
-    primary_weight: float = 10.0
+    cache_weight: float = 0.5
+    primary_weight: float = 5.0
 
     def __post_init__(self) -> None:
         for name, least, most in (
@@ -169,7 +175,7 @@ class AffinityOptions:
                 ('least_residence_s', 0.0, 86_400.0),
                 ('most_moves', 0, 10_000),
                 ('least_gain', 0.0, 1.0), ('widening_loss', 0.0, 1.0),
-                ('primary_weight', 0.0, 1e6)):
+                ('cache_weight', 0.0, 1.0), ('primary_weight', 0.0, 1e6)):
             if not least <= getattr(self, name) <= most:
                 raise InputError(f'{name}: expected a number from {least:g} '
                                  f'to {most:g}, not '

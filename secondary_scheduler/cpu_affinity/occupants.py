@@ -59,19 +59,26 @@ class Occupants:
     def loss(self, others: ClassBits) -> float:
         """Return the sum of the logarithms of the slow-downs of the guests.
 
-        :param others: classes on other CPUs of the cache
+        :param others: classes on other CPUs of the cache, with the weight of
+            the table
         """
         if others not in self._harms:
-            self._harms[others] = self._loss + sum(
+            self._harms[others] = self._loss + self._table.cache_weight * sum(
                 self._table.harm(one, others) for one in self.classes)
         return self._harms[others]
 
 
 class OccupantTable:
-    """All sets of classes that were on a CPU so far."""
+    """All sets of classes that were on a CPU so far.
 
-    def __init__(self, model: SlowdownModel) -> None:
+    :param cache_weight: part of the slow-down of guests through the cache that
+        counts, from 0 to 1
+    """
+
+    def __init__(self, model: SlowdownModel, cache_weight: float = 1.0
+                 ) -> None:
         self.model = model
+        self.cache_weight = cache_weight
         self._bits: dict[str, ClassBits] = {}
         self._harms: dict[tuple[str, ClassBits], float] = {}
         self._known: dict[ClassSet, Occupants] = {}

@@ -52,7 +52,7 @@ class PoolAffinity(CpuAffinityDriver):
                  options: AffinityOptions) -> None:
         super().__init__(profiles, options)
         self._model = SlowdownModel(profiles)
-        self._table = OccupantTable(self._model)
+        self._table = OccupantTable(self._model, options.cache_weight)
         self._join_cpus = functools.lru_cache(_MOST_CACHES)(
             functools.partial(join_cpus, self._model,
                               most_loss=options.widening_loss))
@@ -74,7 +74,8 @@ class PoolAffinity(CpuAffinityDriver):
         if previous is not None and previous.settled_for == state:
             return previous
         if len(self._table) > _MOST_OCCUPANTS:
-            self._table = OccupantTable(self._model)
+            self._table = OccupantTable(self._model,
+                                        self.options.cache_weight)
         search = PoolSearch(self._table, view, cores, *primary_loads(
             view, self._model, self.options.primary_weight))
         before = previous.homes if previous else {}
