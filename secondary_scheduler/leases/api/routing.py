@@ -15,7 +15,6 @@ from keystoneauth1 import session as sessions
 from keystoneauth1.identity import access as identity_access
 from oslo_config import cfg
 from oslo_context import context as oslo_context
-from oslo_db import exception as db_exception
 from oslo_log import log as logging
 from oslo_middleware import request_id
 from oslo_policy import policy
@@ -30,7 +29,10 @@ from secondary_scheduler.leases.api import (
     schemas,
 )
 from secondary_scheduler.leases.api.db.quotes import Quotes
-from secondary_scheduler.leases.api.db.session import Database
+from secondary_scheduler.leases.api.db.session import (
+    Database,
+    DatabaseError,
+)
 from secondary_scheduler.leases.api.db.store import LeaseStore
 from secondary_scheduler.leases.api.trusts import Trusts
 from secondary_scheduler.leases.api.verification import Verifier
@@ -178,7 +180,7 @@ class Application:
             reply = self._reply(request)
         except errors.ApiError as exc:
             return _refuse(request, exc)
-        except db_exception.DBError as exc:
+        except DatabaseError as exc:
             LOG.error('The database of leases failed: %s', exc)
             return _refuse(request, errors.ApiError(
                 503, 'database', 'The database of leases does not answer. '

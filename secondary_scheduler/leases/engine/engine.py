@@ -11,12 +11,14 @@ import collections
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 
-from oslo_db import exception as db_exception
 from oslo_log import log as logging
 
 from secondary_scheduler.leases.api.db import models, schedules
 from secondary_scheduler.leases.api.db.quotes import Quotes
-from secondary_scheduler.leases.api.db.session import Database
+from secondary_scheduler.leases.api.db.session import (
+    Database,
+    DatabaseError,
+)
 from secondary_scheduler.leases.api.db.store import LeaseStore
 from secondary_scheduler.leases.engine import (
     adoption,
@@ -162,7 +164,7 @@ class Engine:
         try:
             schedules.record_heartbeat(
                 self._database, None if trouble else int(now), trouble)
-        except db_exception.DBError as exc:
+        except DatabaseError as exc:
             LOG.warning('Cannot write the heartbeat: %s', exc)
             return
         self._trouble, self._last_heartbeat = trouble, now

@@ -14,6 +14,9 @@ from oslo_db.sqlalchemy import enginefacade
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+#: Base class of all errors of the database.
+DatabaseError = db_exception.DBError
+
 #: Seconds for which a writer of SQLite waits for another one.
 _BUSY_TIMEOUT_S = 30
 
