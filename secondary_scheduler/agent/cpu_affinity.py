@@ -237,14 +237,16 @@ class CpuAffinity:
     def _is_due(self, view: base.AffinityView) -> bool:
         """Return whether to decide now.
 
-        Guests that come, go or wake, CPUs that come and go, and the first use
-        of the host that is known do not wait for the end of the period.
+        Guests that come, go or wake, and CPUs that come and go, do not wait
+        for the end of the period.  Neither does the first measurement of the
+        host's use, because decisions before it are not limited.
         """
         before, last = self._decision, self._view
         if before is None or last is None or self._driver is None:
             return True
         return (view.now_s - last.now_s >= self._options.cpu_affinity_period
-                or view.share_cpus < last.share_cpus == math.inf
+                or (math.isinf(last.share_cpus)
+                    and not math.isinf(view.share_cpus))
                 or view.topology != last.topology
                 or [(one.name, one.usable, one.vcpus) for one in view.guests]
                 != [(one.name, one.usable, one.vcpus) for one in last.guests]

@@ -77,9 +77,9 @@ class CpuSets:
         self.groups: dict[str, cgroups.Group] = {}
         #: Sets that are known to confine the threads of their group.
         self.checked: dict[str, Cpus] = {}
-        #: What there was to narrow, and the sets that were found, when
-        #: nothing had to be written.
-        self.settled: object = None
+        #: Inputs of the last check that found nothing to write: dedicated
+        #: CPUs, assigned CPUs, the sets of all groups, and inherited CPUs.
+        self.settled: tuple[typing.Any, ...] | None = None
         self._base = cgroups.Group(self.path)
         self._links = self._count_links()
         try:
@@ -97,14 +97,17 @@ class CpuSets:
                 or cgroup_handles.VCPU.fullmatch(name)}
 
     def is_complete(self) -> bool:
-        """Return whether there are as many groups as before.
+        """Return whether libvirt has neither added nor removed groups.
 
-        A group in the place of another one is noticed when that is read.
+        If it has replaced a group, reading the open one fails.
         """
         return self._count_links() == self._links
 
     def _count_links(self) -> int:
-        """Return a number that changes with that of the groups below."""
+        """Return the link count of the parent of the thread groups.
+
+        The kernel counts a link for each group below.
+        """
         return os.fstat(self._base.fd).st_nlink
 
     def read_set(self, name: str) -> str:

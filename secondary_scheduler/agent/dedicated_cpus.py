@@ -288,7 +288,7 @@ class DedicatedCpus:
                 if name in wanted}
         if not own and not confined:
             self._drop_record(key)
-        if settled:     # also in the next step, if all is as it is now
+        if settled:     # the next check with the same inputs ends early
             sets.settled = present
 
     def _apply(self, sets: CpuSets, key: str, records: Mapping[str, Record],

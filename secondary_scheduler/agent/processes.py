@@ -199,10 +199,10 @@ def show_thread_name() -> None:
 
 
 def raise_file_limit() -> None:
-    """Let this process open as many files as the operator allows it.
+    """Raise the soft limit of open files to the hard limit.
 
-    Services start with a soft limit of 1,024, which programs may raise if
-    they do not use select(2).  Some forty stay open for each guest.
+    The usual soft limit is 1,024, because select(2) supports no more.  This
+    program does not use it, and keeps about forty files open for each guest.
     """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with contextlib.suppress(OSError, ValueError):

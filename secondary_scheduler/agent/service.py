@@ -131,17 +131,17 @@ class Agent:
             choose()
 
     def choose_cpus(self) -> None:
-        """Let the driver of CPU affinity choose, and write what it chose.
+        """Let the driver of CPU affinity choose, and write a new decision.
 
-        Each step of control asserts it.
+        Each control step checks the written sets, and repairs them.
         """
         parts = self.parts
         usage = parts.control.usage
         guests = parts.domains.secondaries()
-        if parts.affinity.step(guests, None if usage.primary is None
-                               else HostUse(
-                usage.primary / 100 * usage.capacity,
-                parts.control.share / 100 * usage.capacity)):
+        use = None if usage.primary is None else HostUse(
+            usage.primary / 100 * usage.capacity,
+            parts.control.share / 100 * usage.capacity)
+        if parts.affinity.step(guests, use):
             self._keep_cpus(lambda: guests)
 
     def check(self) -> None:

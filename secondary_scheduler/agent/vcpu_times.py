@@ -146,17 +146,17 @@ class VcpuMeter:
                  else 'cgroup.threads')
         found = []
         with contextlib.ExitStack() as opened:
+            def open_group(path: str) -> cgroups.Group:
+                return opened.enter_context(contextlib.closing(
+                    cgroups.Group(path)))
+
             for number in range(max(1, guest.vcpus)):
                 folder = f'{base}/vcpu{number}'
                 threads = kernel_files.read_text(f'{folder}/{tasks}').split()
                 if len(threads) != 1:
                     raise FileNotFoundError(f'{folder}/{tasks}')
-                group, thread = (
-                    opened.enter_context(contextlib.closing(
-                        cgroups.Group(path))) for path in (
-                        folder, f'{self._hierarchy.proc}/{guest.pid}/task/'
-                        f'{threads[0]}'))
-                found.append((group, thread))
+                found.append((open_group(folder), open_group(
+                    f'{self._hierarchy.proc}/{guest.pid}/task/{threads[0]}')))
             return _VcpuGroups(found, opened.pop_all())
 
     def _sum_times(self, groups: _VcpuGroups) -> VcpuTimes:

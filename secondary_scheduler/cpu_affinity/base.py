@@ -144,11 +144,11 @@ class AffinityOptions:
     :param keeps_node: whether ``pool`` leaves a guest that ran before on its
         NUMA node, where its memory is.  Without it, guests may have their
         memory far away
-    :param cache_weight: part of what secondaries are predicted to lose through
-        a cache that counts when ``pool`` places them.  In full, the placement
-        is bad on a host whose cache matters less than where the profiles were
-        measured; half is near the best on either (contributor/simulator, the
-        true models t1 and t2).  Primaries count in full
+    :param cache_weight: weight of the predicted slow-down of secondaries
+        through a shared cache when ``pool`` places them, from 0 to 1.  With 1
+        the placement is bad on a host whose caches matter less than those of
+        the measured host; 0.5 is near the best on both (contributor/simulator,
+        t1 and t2).  The slow-down of primaries always has the weight 1
     :param primary_weight: weight of a CPU of primaries beside a vCPU of
         secondaries in the predictions of ``pool``
     :raises InputError: with the name of an invalid option

@@ -59,8 +59,9 @@ class Occupants:
     def loss(self, others: ClassBits) -> float:
         """Return the sum of the logarithms of the slow-downs of the guests.
 
-        :param others: classes on other CPUs of the cache, with the weight of
-            the table
+        The slow-down through the cache has the weight of the table.
+
+        :param others: classes on other CPUs of the cache
         """
         if others not in self._harms:
             self._harms[others] = self._loss + self._table.cache_weight * sum(
@@ -71,8 +72,8 @@ class Occupants:
 class OccupantTable:
     """All sets of classes that were on a CPU so far.
 
-    :param cache_weight: part of the slow-down of guests through the cache that
-        counts, from 0 to 1
+    :param cache_weight: weight of the slow-down of guests through the cache,
+        from 0 to 1
     """
 
     def __init__(self, model: SlowdownModel, cache_weight: float = 1.0

@@ -52,7 +52,9 @@ class PoolAffinity(CpuAffinityDriver):
                  options: AffinityOptions) -> None:
         super().__init__(profiles, options)
         self._model = SlowdownModel(profiles)
-        self._table = OccupantTable(self._model, options.cache_weight)
+        self._make_table = functools.partial(
+            OccupantTable, self._model, options.cache_weight)
+        self._table = self._make_table()
         self._join_cpus = functools.lru_cache(_MOST_CACHES)(
             functools.partial(join_cpus, self._model,
                               most_loss=options.widening_loss))
@@ -74,8 +76,7 @@ class PoolAffinity(CpuAffinityDriver):
         if previous is not None and previous.settled_for == state:
             return previous
         if len(self._table) > _MOST_OCCUPANTS:
-            self._table = OccupantTable(self._model,
-                                        self.options.cache_weight)
+            self._table = self._make_table()
         search = PoolSearch(self._table, view, cores, *primary_loads(
             view, self._model, self.options.primary_weight))
         before = previous.homes if previous else {}
@@ -99,10 +100,10 @@ class PoolAffinity(CpuAffinityDriver):
 
     def _state(self, view: AffinityView, idle: frozenset[str],
                cores: PoolCores) -> object:
-        """Return what decides where guests are placed.
+        """Return all inputs of the placement of guests.
 
-        Uses of CPU are rounded, so that noise does not count.  Another driver
-        may have learned other profiles.
+        Uses of CPU are rounded, so that noise does not count.  The agent makes
+        another driver for learned profiles.
         """
         def rounded(one: PrimaryUse) -> Hashable:
             return one.workload_class, round(one.cpus / _EQUAL_COST)

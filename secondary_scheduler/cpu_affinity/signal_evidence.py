@@ -19,10 +19,11 @@ OLD_WEIGHT = 0.998
 #: Chance in a second that a signal which follows a secondary still does.
 _KEEPS = 0.98
 #: Chance that it begins to, in the first seconds after a change and later.  A
-#: probe needs its time, and so does a secondary that was released.  What is
-#: seen in a trial counts beside this as much as its number of seconds.
+#: probe needs its time, and so does a secondary that was released.
 _BEGINS = (0.3, 0.45, 0.5, 0.6)
-_BEGINS_SECONDS = 1.0
+#: Weight of each of these chances beside the observations of a trial, in
+#: observed seconds.
+_PRIOR_SECONDS = 1.0
 #: Chance in a second that a signal that changes quickly by itself changes, and
 #: the chance that it does so from now on.
 _QUICK, _QUICK_CHANCE = 0.3, 0.1
@@ -69,8 +70,8 @@ class SignalEvidence:
         self._follows = 0.0
         self._itself = math.log(1 - _QUICK_CHANCE)
         self._quickly = math.log(_QUICK_CHANCE)
-        #: How often the signal began to follow, and the seconds in which it
-        #: could, after a floor or a release, by seconds since then.
+        #: Number of times that the signal began to follow, and of seconds in
+        #: which it could, by the last change and by seconds since then.
         self._began = {floored: [0] * len(_BEGINS) for floored in (
             True, False)}
         self._waited = {floored: [0] * len(_BEGINS) for floored in (
@@ -94,20 +95,23 @@ class SignalEvidence:
         """
         changed = fails is not before
         stays = (_KEEPS if before is not floored
-                 else 1 - self._begins(floored, waited_s, changed))
+                 else 1 - self._chance_to_begin(floored, waited_s, changed))
         self._follows += _log(1 - stays if changed else stays)
         self._itself += _log(rate if changed else 1 - rate)
         self._quickly += _log(_QUICK if changed else 1 - _QUICK)
 
-    def _begins(self, floored: bool, waited_s: int, begins: bool) -> float:
-        """Return the chance that the signal begins to follow.
+    def _chance_to_begin(self, floored: bool, waited_s: int, begins: bool
+                         ) -> float:
+        """Return the chance that the signal begins to follow in this second.
 
-        :param begins: whether it does, for the next time
+        The observation is noted for later floors or releases.
+
+        :param begins: whether the signal does begin to follow
         """
         second = min(waited_s, len(_BEGINS) - 1)
         began, waited = self._began[floored], self._waited[floored]
-        chance = ((_BEGINS_SECONDS * _BEGINS[second] + began[second])
-                  / (_BEGINS_SECONDS + waited[second]))
+        chance = ((_PRIOR_SECONDS * _BEGINS[second] + began[second])
+                  / (_PRIOR_SECONDS + waited[second]))
         began[second] += begins
         waited[second] += 1
         return chance

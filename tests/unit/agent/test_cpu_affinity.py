@@ -158,6 +158,27 @@ class PoolTest(Base):
         self.choose(agent)
         self.assertEqual('0', self.cpus('vcpu0'))
 
+    def test_control_step_writes_the_decision_of_a_thread_that_hangs(self):
+        agent = self.made()
+        agent.parts.affinity.step(agent.parts.domains.secondaries(),
+                                  HostUse(0.2, 0.8))
+        self.follow(agent)
+        self.assertEqual('0-3' if self.version == 1 else '',
+                         self.cpus('vcpu0'))
+        agent.step()
+        self.assertEqual('0', self.cpus('vcpu0'))
+
+    def test_failed_decision_is_a_reason_to_write(self):
+        agent = self.made()
+        agent.choose_cpus()
+        self.now += 11.0
+        with mock.patch.object(pool.PoolAffinity, 'decide',
+                               side_effect=ZeroDivisionError('oops')
+                               ), mock.patch.object(
+                                   agent, '_keep_cpus') as kept:
+            agent.choose_cpus()
+        kept.assert_called_once()
+
     def test_sets_are_written_when_there_is_another_decision(self):
         agent = self.made()
         agent.choose_cpus()

@@ -420,6 +420,20 @@ class TestProperties(unittest.TestCase):
         self.assertLess(time.process_time() - begun, 2.0)
         self.assertEqual(first.sets, again.sets)
 
+    def test_cache_weight_scales_the_loss_of_guests_only(self):
+        model = SlowdownModel(PROFILES)
+        full, half = OccupantTable(model), OccupantTable(model, 0.5)
+        for table in (full, half):
+            self.assertEqual(1, table.bit('MS'))
+        guest = model.on_cpu(('HL',))['HL']
+        cache = math.log(model.beside('HL', ['MS']))
+        self.assertGreater(cache, 0.0)
+        for table, weight in ((full, 1.0), (half, 0.5)):
+            self.assertAlmostEqual(
+                math.log(guest) + weight * cache,
+                table.find(('HL',)).loss(table.bit('MS')))
+            self.assertAlmostEqual(cache, table.harm('HL', table.bit('MS')))
+
     def test_unchanged_host_is_not_searched_again(self):
         view = hosts.view(hosts.ALL * 2)
         first = DRIVER.decide(view, None)
