@@ -74,7 +74,7 @@ def slow_disk() -> Iterator[str]:
     """Make a disk that writes ``DISK`` bytes a second, and no more."""
     with _image() as image:
         slow = image.parent / 'slow'
-        # That of a run which was killed is still there.
+        # The mount of a killed run may still exist.
         run(['umount', '--lazy', slow], check=False)
         slow.mkdir(exist_ok=True)
         # A disk's work is nothing that the host's CPU does.
