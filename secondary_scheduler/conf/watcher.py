@@ -59,6 +59,23 @@ passwords, tokens or user data. Use a local directory, since the audit waits
 until the file is written. By default no file is written.
 """),
     cfg.FloatOpt(
+        'request_timeout',
+        default=10.0,
+        min=1.0,
+        max=60.0,
+        help="""
+Seconds after which a decision engine or applier gives up a request to Nova or
+Placement. Nova itself waits 60 seconds for a cell of which the database does
+not answer, and a request for the servers of all cells waits with it. After
+such a time-out servers are requested one by one, those of the silent cell count
+as unknown, and decisions on the other cells go on. A longer time delays these
+once by as much when a cell falls silent. A shorter one than the slowest answer
+of a healthy Nova (a list of all secondaries) makes every list fail. Only
+requests that have to wait, for the states of compute services and for a new
+server, are given 90 seconds. Of the option ``timeout`` of
+[watcher_clients_auth] this one takes the place.
+"""),
+    cfg.FloatOpt(
         'collect_window',
         default=2.0,
         min=0.0,

@@ -27,12 +27,13 @@ class LeaseState(enum.StrEnum):
     MIGRATING = 'migrating'
     RESUMING = 'resuming'
     RESUMED_READY = 'resumed-ready'
-    #: Reported only by the engine, which observes servers.  STARTING and
-    #: INTERRUPTED in place of ACTIVE: some servers have not run yet, or do
-    #: not run any more.  ENDING in place of a final state: some servers are
+    #: Reported only by the engine, which observes servers.  STARTING,
+    #: INTERRUPTED and UNKNOWN in place of ACTIVE: some servers have not run
+    #: yet, do not run any more, or cannot be observed.  ENDING in place of a final state: some servers are
     #: not deleted yet.
     STARTING = 'starting'
     INTERRUPTED = 'interrupted'
+    UNKNOWN = 'unknown'
     ENDING = 'ending'
     DONE = 'done'
     CANCELLED = 'cancelled'

@@ -25,6 +25,8 @@ def find_admission(host: ComputeHost, report: HostReport | None,
     if host.switched_off:
         return CLOSED, ('switched off: the CONTINUOUS audit on its scope was '
                         'cancelled or has ended')
+    if host.unreachable:
+        return UNKNOWN, 'its cell does not answer Nova'
     if not host.up:
         return CLOSED, 'nova-compute is down or disabled'
     if report is None:

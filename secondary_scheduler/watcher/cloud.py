@@ -23,6 +23,8 @@ from secondary_scheduler.watcher.cloud_snapshot import (
     NovaServer,
     ServerGroup,
 )
+from secondary_scheduler.watcher.compute_services import ComputeServices
+from secondary_scheduler.watcher.list_gate import ListGate
 from secondary_scheduler.watcher.scope import HostPlace
 
 #: Prefix of the aggregates that hold one host, for pre-caching images.
@@ -34,6 +36,8 @@ _FLAVORS_S = 60.0
 #: Microversion that tells the availability zone a server asked for.
 _REQUESTED_ZONE = '2.96'
 _APART = 'anti-affinity'
+#: Status of a server in a cell that does not answer.
+UNKNOWN = 'UNKNOWN'
 #: Faults of instances for which Nova's scheduler or all hosts had no room.
 _NO_ROOM = ('no valid host', 'exceeded maximum number of retries',
             'insufficient compute resources', 'not enough')
@@ -53,6 +57,8 @@ class Cloud:
         self._flavors: tuple[Any, ...] = ()
         self._flavors_until = 0.0
         self._providers: dict[str, tuple[int, Any, Any]] = {}
+        self.gate = ListGate()
+        self._services = ComputeServices(conn.compute, self.gate)
 
     @property
     def session(self) -> Any:
@@ -72,17 +78,23 @@ class Cloud:
 
         Only these are listed, so the primaries of a cloud cost nothing.
         Servers whose flavor was deleted are looked up one by one, once an
-        agent reports them.
+        agent reports them.  Servers in a cell that does not answer are left
+        out.
+
+        :raises TimedOut: if a cell is silent.
         """
-        with cloud_errors.translated_errors():
+        with self.gate.list(), cloud_errors.translated_errors():
             found = {}
             for flavor in self.flavors():
                 found.update(self._list(flavor=flavor))
             return found
 
     def servers_on(self, host: str) -> dict[str, NovaServer]:
-        """Return the secondaries on one host, by UUID, with one call."""
-        with cloud_errors.translated_errors():
+        """Return the secondaries on one host, by UUID, with one call.
+
+        :raises TimedOut: if a cell is silent, whichever it is.
+        """
+        with self.gate.list(), cloud_errors.translated_errors():
             # With "host" the SDK would filter the answer once more, by an
             # attribute that it names differently, and drop every server.
             return self._list(compute_host=host)
@@ -138,10 +150,14 @@ class Cloud:
         """Return one server, or None if it is not a secondary.
 
         :raises NotFound: if it does not exist.
+        :raises Unseen: if its cell does not answer.
         """
         with cloud_errors.translated_errors():
-            return NovaServer.from_sdk(
-                self._compute.get_server(uuid), self._tells_zone)
+            server = self._compute.get_server(uuid)
+            if server.status == UNKNOWN:
+                raise cloud_errors.Unseen(
+                    f'the cell of server {uuid} does not answer Nova')
+            return NovaServer.from_sdk(server, self._tells_zone)
 
     @property
     def _tells_zone(self) -> bool:
@@ -151,32 +167,45 @@ class Cloud:
                 sdk_server.Server, 'pinned_availability_zone')
 
     def primary_hosts(self, uuids: Collection[str]) -> dict[str, str | None]:
-        """Return the hosts of servers that exist, one request for each."""
+        """Return the hosts of servers that exist, one request for each.
+
+        Servers in a cell that does not answer are left out.
+        """
         found = {}
         for uuid in uuids:
-            with (contextlib.suppress(cloud_errors.NotFound),
-                  cloud_errors.translated_errors()):
-                found[uuid] = self._compute.get_server(
-                    uuid).compute_host or None
+            try:
+                with (contextlib.suppress(cloud_errors.NotFound),
+                      cloud_errors.translated_errors()):
+                    server = self._compute.get_server(uuid)
+                    if server.status != UNKNOWN:
+                        found[uuid] = server.compute_host or None
+            except cloud_errors.TimedOut:
+                break
         return found
 
     def hosts(self) -> dict[str, ComputeHost]:
-        """Return compute hosts with inventory and usage of their children."""
+        """Return compute hosts with inventory and usage of their children.
+
+        Of a host in a cell that does not answer, state and zone are the last
+        known ones.
+
+        :raises TimedOut: if Nova takes too long, and did so from the start.
+        """
         with cloud_errors.translated_errors():
-            roots = {(item.service_details or {}).get('host'): item.id
-                     for item in self._compute.hypervisors(details=True)}
+            services = self._services.refresh()
             inside: dict[str, list[Any]] = {}
             for aggregate in self._compute.aggregates():
                 for name in aggregate.hosts or ():
                     inside.setdefault(name, []).append(aggregate)
-            generations = {p['uuid']: p['generation'] for p in self._get(
-                '/resource_providers')['resource_providers']}
+            providers = self._get('/resource_providers')['resource_providers']
+            generations = {p['uuid']: p['generation'] for p in providers}
+            roots = self._services.find_roots(providers)
             off = self._with_trait(vocabulary.SWITCHED_OFF_TRAIT)
             disabled = self._with_trait(vocabulary.CLOSED_TRAIT)
             before, self._providers = self._providers, {}
             found = {}
-            for service in self._compute.services(binary='nova-compute'):
-                name, root = service.host, roots.get(service.host)
+            for name, service in services.items():
+                root = roots.get(name)
                 child = vocabulary.child_provider_uuid(root or '')
                 inventory, used = {}, {}
                 if child in generations:
@@ -190,12 +219,11 @@ class Cloud:
                     self._providers[child] = now, inventory, used
                 found[name] = ComputeHost(
                     name=name, root=root,
-                    up=(service.status == 'enabled' and service.state == 'up'
-                        and not service.is_forced_down),
+                    up=service.up, unreachable=service.unreachable,
                     place=HostPlace(
                         frozenset(a.id for a in inside.get(name, ())),
                         frozenset(a.name for a in inside.get(name, ())),
-                        service.availability_zone or ''),
+                        service.zone),
                     total={k: v['total'] for k, v in inventory.items()},
                     reserved={k: v['reserved']
                               for k, v in inventory.items()},
@@ -206,6 +234,15 @@ class Cloud:
                     switched_off=child in off,
                     disabled=child in disabled)
             return found
+
+    def unreachable_hosts(self) -> frozenset[str]:
+        """Return the hosts in cells that do not answer; may take a minute.
+
+        :raises TimedOut: if Nova takes longer.
+        """
+        return frozenset(name for name, service
+                         in self._services.refresh().items()
+                         if service.unreachable)
 
     def server_groups(self) -> tuple[ServerGroup, ...]:
         """Return the server groups with members and a hard policy.
@@ -416,15 +453,3 @@ def _metadata(aggregates: Collection[Any]) -> dict[str, frozenset[str]]:
             found.setdefault(key, set()).update(
                 one.strip() for one in str(value).split(','))
     return {key: frozenset(values) for key, values in found.items()}
-
-
-def look_up_servers(cloud: Cloud, uuids: Collection[str],
-            ) -> dict[str, NovaServer]:
-    """Return the servers, of the given ones, that are secondaries."""
-    found = {}
-    for uuid in uuids:
-        with contextlib.suppress(cloud_errors.NotFound):
-            server = cloud.server(uuid)
-            if server is not None:
-                found[uuid] = server
-    return found

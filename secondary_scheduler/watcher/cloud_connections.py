@@ -19,12 +19,20 @@ from secondary_scheduler.watcher.cloud import Cloud
 from secondary_scheduler.watcher.settings import CONF
 
 _AUTH = 'watcher_clients_auth'
+#: Seconds that Nova may take to look for a server in all cells, or to count
+#: the quota in them: it waits 60 s for a cell that does not answer.
+_PATIENCE_S = 90.0
 
 
 def _connect() -> Cloud:
+    return _connect_with(CONF.secondary_watcher.request_timeout)
+
+
+def _connect_with(timeout: float) -> Cloud:
     with cloud_errors.translated_errors():
-        return Cloud(clients.get_sdk_connection(
-            _AUTH, session=clients.OpenStackClients().session))
+        session = clients.OpenStackClients().session
+        session.timeout = timeout
+        return Cloud(clients.get_sdk_connection(_AUTH, session=session))
 
 
 @functools.lru_cache(maxsize=64)
@@ -36,6 +44,7 @@ def _connect_by_trust(trust: str | None) -> Cloud:
         'project_domain_id': None, 'project_domain_name': None}
         if trust else {}))
     session = loading.load_session_from_conf_options(CONF, _AUTH, auth=auth)
+    session.timeout = _PATIENCE_S
     # Watcher's own connections offer only the services that it names.
     return Cloud(connection.Connection(
         session=session, region_name=keystone.region(CONF.nova),
@@ -63,3 +72,5 @@ def as_owner(trust: str | None) -> Cloud:
 
 #: The cloud of this process; no request is made before its first use.
 shared = per_process.PerProcess(_connect)
+#: The same for requests that have to wait for cells which do not answer.
+patient = per_process.PerProcess(lambda: _connect_with(_PATIENCE_S))

@@ -20,12 +20,22 @@ LOG = log.getLogger(__name__)
 #: HTTP status codes of requests that fail the same way each time: malformed,
 #: forbidden (a full quota, too), not found, not supported.
 PERMANENT = frozenset({400, 403, 404, 405, 410, 422, 501})
+#: Status with which a proxy gives up waiting for a service.
+_GATEWAY_TIMEOUT = 504
 
 
 class CloudError(Exception):
     """A service did not answer, refused, or its answer cannot be read."""
 
     nature = Nature.TRANSIENT
+
+
+class TimedOut(CloudError):
+    """A request took too long: perhaps a cell of Nova is silent."""
+
+
+class Unseen(CloudError):
+    """Nova cannot show a server, since its cell does not answer."""
 
 
 class NotFound(CloudError):
@@ -65,8 +75,13 @@ def translated_errors() -> Iterator[None]:
         raise NotFound(str(exc)) from exc
     except (sdk_exceptions.ConflictException, ksa_exceptions.Conflict) as exc:
         raise Conflict(str(exc)) from exc
+    except (ksa_exceptions.ConnectTimeout,
+            ksa_exceptions.GatewayTimeout) as exc:
+        raise TimedOut(str(exc)) from exc
     except sdk_exceptions.HttpException as exc:
-        kind = Refused if exc.status_code in PERMANENT else CloudError
+        kind = (Refused if exc.status_code in PERMANENT
+                else TimedOut if exc.status_code == _GATEWAY_TIMEOUT
+                else CloudError)
         raise kind(
             f'{exc.status_code}, {exc.details or exc.message}') from exc
     except sdk_exceptions.DuplicateResource as exc:

@@ -252,8 +252,10 @@ class ComputeHost:
     * ``metadata``: metadata of its aggregates, all values of each key.
     * ``switched_off``: closed by us, because its scope is switched off.
     * ``disabled``: closed by an operator.
+    * ``unreachable``: its cell does not answer Nova.  Its servers are
+      unknown, so it is not empty.
 
-    Nothing is moved to a host that is switched off or disabled.
+    Nothing is moved to a host that is switched off, disabled or unreachable.
     """
 
     name: str
@@ -268,6 +270,7 @@ class ComputeHost:
         default_factory=dict)
     switched_off: bool = False
     disabled: bool = False
+    unreachable: bool = False
 
     def most_claims(self, name: str) -> int:
         """Return what servers could claim of a class with nothing reserved."""
@@ -320,6 +323,8 @@ class CloudSnapshot:
 
     ``primary_hosts`` are the hosts of members of ``groups`` that are not
     secondary; the host of a member that is missing there is unknown.
+    ``unseen`` are the UUIDs of servers that Nova cannot show; those that it
+    has shown before are in ``servers`` as they were.
     ``hosts_time`` and ``servers_time`` are seconds of a monotonic clock.
     """
 
@@ -330,6 +335,13 @@ class CloudSnapshot:
         default_factory=dict)
     hosts_time: float | None = None
     servers_time: float | None = None
+    unseen: frozenset[str] = frozenset()
+
+    @property
+    def unreachable_hosts(self) -> frozenset[str]:
+        """Hosts in cells that do not answer Nova."""
+        return frozenset(name for name, host in self.hosts.items()
+                         if host.unreachable)
 
     @property
     def names(self) -> KnownNames:

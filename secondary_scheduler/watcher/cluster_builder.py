@@ -184,7 +184,7 @@ def build_cluster(
             dirty=_dirty(reported),
             usage=_expected_usage(server, reported, report),
             preempted=server.preempted,
-            blocked=(uuid in left_alone
+            blocked=(uuid in left_alone or uuid in snapshot.unseen
                      or scope.excludes(uuid, server.project)),
             cooling_down=uuid in locks.cooling_down_instances,
             suspect=reported is not None and reported.suspect,
@@ -230,7 +230,7 @@ def build_cluster(
                       if report and inside else ()),
             usable=bool(
                 inside and host.up and host.total and not host.disabled
-                and not host.switched_off and report
+                and not host.switched_off and not host.unreachable and report
                 and report.admission
                 and policies_hash in (None, report.policies_hash)),
             blocked=name in locks.hosts)

@@ -19,11 +19,10 @@ from secondary_scheduler.model.constraints import Constraint
 from secondary_scheduler.policies import language
 from secondary_scheduler.reports import book
 from secondary_scheduler.watcher import aggregate_policies, locks, violations
-from secondary_scheduler.watcher.cloud import Cloud, look_up_servers
+from secondary_scheduler.watcher.cloud import Cloud
 from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cloud_snapshot import (
     CloudSnapshot,
-    NovaServer,
     node_of,
 )
 from secondary_scheduler.watcher.cluster_builder import build_cluster
@@ -32,16 +31,13 @@ from secondary_scheduler.watcher.history import AuditHistory, Switch
 from secondary_scheduler.watcher.lease_facts import NO_FACTS, LeaseFacts
 from secondary_scheduler.watcher.nova_constraints import find_nova_constraints
 from secondary_scheduler.watcher.scope import ResolvedScope, resolve_scope
+from secondary_scheduler.watcher.snapshot_keeper import SnapshotKeeper
 from secondary_scheduler.watcher.unlimited_use import UnlimitedUse
 
 LOG = log.getLogger(__name__)
 
-#: Largest number of servers that a refresh looks up one by one.
-_LOOK_UPS = 20
 #: Seconds after a decision in which its plan makes its first calls.
 _FIRST_CALLS_S = 2.0
-#: Seconds for which a list of servers counts if an agent confirms it.
-_AGREED_S = 15.0
 #: Seconds between two evaluations of the policies of aggregates.
 _TOTALS_S = 1.0
 #: Longest time in seconds for which a refresh waits for batches.
@@ -70,9 +66,7 @@ class ClusterState:
         self.arrived = threading.Event()
         self._batches: set[str] = set()     # audits being decided
         self._acting_until = clock()
-        self.snapshot = CloudSnapshot()
-        #: Reported instances that are no secondaries, by Nova.
-        self._strangers: set[str] = set()
+        self._keeper = SnapshotKeeper(connect, self.book, clock)
         self._texts: tuple[str, ...] = ()
         self._parsed: tuple[language.Policy, ...] | None = ()
         self._totals_due = clock()
@@ -85,7 +79,6 @@ class ClusterState:
         self.durations = learning.LearnedDurations()
         self._learned: tuple[list[learning.Observed], float | None] = (
             [], None)
-        self._lock = threading.Lock()
         #: Facts of the lease engine, None unless it runs in this process.
         self._schedule: LeaseFacts | None = None
 
@@ -105,6 +98,13 @@ class ClusterState:
             self.arrived.set()
 
     def _note(self, report: reports.HostReport) -> None:
+        """Note violations, unless Nova cannot act on the host.
+
+        Its agent holds the policies; the first report after its cell answers
+        again is noted.
+        """
+        if report.host in self.snapshot.unreachable_hosts:
+            report = dataclasses.replace(report, policies=(), instances=())
         self.window.note(report, self.clock(),
                          together=report.host in self._delegates)
 
@@ -178,6 +178,11 @@ class ClusterState:
 
     # Snapshot
 
+    @property
+    def snapshot(self) -> CloudSnapshot:
+        """Facts of Nova and Placement as of the last refreshes."""
+        return self._keeper.snapshot
+
     def refresh(self) -> None:
         """Refresh all facts from Nova and Placement, after running batches.
 
@@ -193,91 +198,23 @@ class ClusterState:
 
         :raises CloudError: if they do not answer; the old facts stay.
         """
-        cloud = self.connect()
-        hosts, groups = cloud.hosts(), cloud.server_groups()
-        with self._lock:
-            self.snapshot = dataclasses.replace(
-                self.snapshot, hosts=hosts, groups=groups,
-                hosts_time=self.clock())
-            self._strangers.clear()
-        self.refresh_servers()
-        # A group has few primaries beside secondaries, if any.
-        primaries = {uuid for group in groups
-                     if not group.members.isdisjoint(self.snapshot.servers)
-                     for uuid in group.members - self.snapshot.servers.keys()}
-        found = cloud.primary_hosts(sorted(primaries)[:_LOOK_UPS])
-        with self._lock:
-            self.snapshot = dataclasses.replace(
-                self.snapshot, primary_hosts=found)
+        self._keeper.refresh_all()
 
     def refresh_hosts(self, names: Collection[str]) -> None:
         """Refresh the servers on the hosts of a decision.
 
-        * A host is left out if its agent confirms the last list.
-        * One call per host: a violation must not wait for a list of the whole
-          cloud.  That list is used if there are more hosts than flavors, since
-          it is cheaper then, and if ``names`` is empty.
-        * Servers on other hosts, possible targets, stay as of the last list:
-          each action checks its instance again, and Placement admits by its
-          own allocations.
-
         :raises CloudError: if Nova does not answer.
         """
-        cloud = self.connect()
-        if not names:
-            self.refresh_servers()
-            return
-        names = [name for name in names if not self._is_confirmed(name)]
-        if len(names) > 1 and len(names) > len(cloud.flavors()):
-            self.refresh_servers()
-            return
-        found: dict[str, NovaServer] = {}
-        for name in names:
-            found.update(cloud.servers_on(name))
-        # Servers that left one of these hosts are elsewhere now, or deleted.
-        left = {uuid for uuid, server in self.snapshot.servers.items()
-                if server.host in names} - set(found)
-        if len(left) > _LOOK_UPS:
-            self.refresh_servers()
-            return
-        found.update(look_up_servers(cloud, left))
-        with self._lock:
-            servers = {uuid: server for uuid, server
-                       in self.snapshot.servers.items() if uuid not in left}
-            self.snapshot = dataclasses.replace(
-                self.snapshot, servers={**servers, **found})
+        self._keeper.refresh_hosts(names)
 
-    def _is_confirmed(self, name: str) -> bool:
-        """Return whether a host's agent confirms the last list of servers.
-
-        Another request to Nova would take longer than the rest of a decision.
-        """
-        listed, report = self.snapshot.servers_time, self.book.get(name)
-        if (listed is None or self.clock() > listed + _AGREED_S
-                or report is None):
-            return False
-        there = {uuid: server.state for uuid, server
-                 in self.snapshot.servers.items()
-                 if server.host == name and server.state not in cluster.DOWN}
-        return (there.keys() == {one.uuid for one in report.instances}
-                and set(there.values()) <= {cluster.InstanceState.ACTIVE})
-
-    def refresh_servers(self) -> None:
+    def refresh_servers(self, known: Collection[str] = ()) -> frozenset[str]:
         """Refresh all servers of secondaries.
 
+        :param known: UUIDs of further servers to look up.
+        :returns: UUIDs of servers that do not exist any more.
         :raises CloudError: if Nova does not answer.
         """
-        cloud, now = self.connect(), self.clock()
-        servers = cloud.servers()
-        reported = {i.uuid for report in self.book.hosts().values()
-                    for i in report.instances}
-        unknown = sorted(reported - set(servers) - self._strangers)[:_LOOK_UPS]
-        extra = look_up_servers(cloud, unknown)
-        servers.update(extra)
-        with self._lock:
-            self._strangers |= set(unknown) - set(extra)
-            self.snapshot = dataclasses.replace(
-                self.snapshot, servers=servers, servers_time=now)
+        return self._keeper.refresh_servers(known)
 
     def learn_durations(self) -> None:
         """Fit the durations of operations to the last ones observed."""
@@ -301,15 +238,7 @@ class ClusterState:
 
     def note_switched(self, name: str, off: bool) -> None:
         """Note that a host was switched off or on, until the next refresh."""
-        with self._lock:
-            host = self.snapshot.hosts.get(name)
-            if host is None:
-                return
-            changed = dataclasses.replace(
-                host, switched_off=off,
-                reserved=host.total if off else host.reserved)
-            self.snapshot = dataclasses.replace(
-                self.snapshot, hosts={**self.snapshot.hosts, name: changed})
+        self._keeper.note_switched(name, off)
 
     def switched_on(self, switches: list[Switch],
                     ) -> frozenset[str]:

@@ -3,13 +3,16 @@
 """Polling of servers by one thread, for all waiting actions."""
 
 from collections.abc import Callable
+import contextlib
 import threading
 import time
 
 from oslo_log import log
 
-from secondary_scheduler.watcher.cloud import Cloud, look_up_servers
+from secondary_scheduler.watcher.cloud import Cloud
+from secondary_scheduler.watcher.cloud_errors import TimedOut
 from secondary_scheduler.watcher.cloud_snapshot import NovaServer
+from secondary_scheduler.watcher.server_lookup import look_up_servers
 
 LOG = log.getLogger(__name__)
 
@@ -19,6 +22,9 @@ _SINGLY = 4
 #: less often.  A migration of minutes would otherwise cost Nova's API hundreds
 #: of requests, when the cloud is busiest.
 _LATENESS = 0.05
+#: Least seconds until a server is requested again whose cell did not answer:
+#: such a request may delay all others.
+_UNSEEN_S = 15.0
 
 Predicate = Callable[[NovaServer], bool]
 
@@ -32,14 +38,15 @@ class _Waiter:
         self.uuid = uuid
         self.done = done
         self.server: NovaServer | None = None
-        self.gone = False
+        self.gone = self.unseen = False
         self.event = threading.Event()
         self.began = self.due = time.monotonic()
 
     def reschedule(self, interval: float) -> None:
         """Set the time of the next poll."""
         now = time.monotonic()
-        self.due = now + max(interval, _LATENESS * (now - self.began))
+        self.due = now + max(interval, _LATENESS * (now - self.began),
+                             _UNSEEN_S if self.unseen else 0.0)
 
 
 class Poller:
@@ -104,11 +111,18 @@ class Poller:
     def _poll(self, waiters: list[_Waiter]) -> None:
         cloud = self._connect()
         uuids = {w.uuid for w in waiters}
-        servers = cloud.servers() if len(uuids) > _SINGLY else {}
-        # A server that is not listed may be new, or deleted: request it.
-        servers.update(look_up_servers(cloud, sorted(uuids - set(servers))))
+        servers: dict[str, NovaServer] = {}
+        if len(uuids) > _SINGLY:
+            with contextlib.suppress(TimedOut):
+                servers = cloud.servers()
+        # A server that is not listed may be new, deleted, or in a cell that
+        # does not answer: request it.
+        answer = look_up_servers(cloud, sorted(uuids - servers.keys()))
+        servers |= answer.found
         for waiter in waiters:
             server = servers.get(waiter.uuid)
-            waiter.server, waiter.gone = server, server is None
-            if server is None or waiter.done(server):
+            waiter.unseen = waiter.uuid in answer.unseen
+            waiter.gone = waiter.uuid in answer.gone | answer.strangers
+            waiter.server = server or waiter.server
+            if waiter.gone or server is not None and waiter.done(server):
                 waiter.event.set()

@@ -268,9 +268,13 @@ class SecondaryAction(base.BaseAction):
                      if self.dirty else None)
             action.status_message = DurationRecord(
                 seconds, time.time(), memory_mb, dirty).to_message()
+            self.add_result(action)
             action.save()
         except Exception as exc:    # the operation itself has succeeded
             LOG.warning('The duration cannot be recorded: %s', exc)
+
+    def add_result(self, action: Any) -> None:
+        """Add what the operation has resulted in to its record."""
 
     def _operate(self, cloud: Cloud) -> NovaServer:
         self._hand_over()

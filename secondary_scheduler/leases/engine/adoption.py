@@ -40,9 +40,9 @@ def find_adoptable_servers(
              for node in record.nodes}
     found = [one for one in cloud_state.servers.values()
              if one.uuid not in known and one.host in cloud_state.hosts
-             and one.suspendable and one.status == RUNNING and not one.busy
+             and one.reachable and one.suspendable and one.status == RUNNING and not one.busy
              and (one.lease not in records or records[one.lease].node_of(
-                 one, cloud_state.servers) is None)]
+                 one, cloud_state.gone) is None)]
     return sorted(found, key=lambda one: one.uuid)[:_MOST]
 
 

@@ -77,6 +77,7 @@ class EnginePass:
                 record,
                 self._cloud_state,
                 labelled.get(record.uuid, ()),
+                ledger.hosts,
                 self._now,
                 self._lead,
             ):
@@ -97,15 +98,21 @@ class EnginePass:
         served, active = record.served, lease.state is LeaseState.ACTIVE
         why = (observation.find_interruption(record, self._cloud_state)
                if active else None)
+        if lease.state in lease_states.FINAL:
+            self._end_served_time(record)
+            return
+        running = observation.all_run(record, self._cloud_state)
         served.observe(
             now,
-            active and observation.all_run(record, self._cloud_state),
+            running if active or running is None else False,
             why is not None and why.excused,
         )
         if why is not None and not (why.brief and record.cause):
             record.cause = why.text
         if not active or record.adopted or booking is None:
             return
+        if running is None and served.since is not None:
+            return      # whether it lacks time is known later
         late = (lease.served + min(now, booking.down) - booking.up
                 - record.boot_s - served.seconds - served.excused)
         if booking.down <= now:
@@ -115,6 +122,22 @@ class EnginePass:
             idle = now - max(served.until, booking.begin)
             self._scheduler.delay(lease, int(late), int(now),
                                   longer=idle < self._give_up)
+
+    def _end_served_time(self, record: LeaseRecord) -> None:
+        """End the served time of a lease that is over.
+
+        If it ended while its servers were unseen, that waits until they are
+        seen again.
+        """
+        served, lease = record.served, record.lease
+        ran_on = observation.ran_on(record, self._cloud_state)
+        if served.since is None or ran_on is None:
+            return
+        if ran_on and lease.ended is not None:
+            served.until = max(served.until, lease.ended)
+        served.end_stretch()
+        if lease.state is LeaseState.DONE:
+            lease.reason = events.describe_shortfall(record)
 
     def _apply_requests(self, wanted: Mapping[str, OwnerRequests]) -> None:
         """Pass new requests of owners on to the scheduler."""
@@ -156,8 +179,9 @@ class EnginePass:
                 assert booking is not None
                 scheduler.extend_suspension(record.lease, now + max(
                     2, booking.end - booking.down))
-                self._ledger.add_event(record, 'late', (
-                    'it is suspended later than planned'))
+                if record.register_event('suspended late'):
+                    self._ledger.add_event(record, 'late', (
+                        'it is suspended later than planned'))
             if not late:
                 scheduler.advance(due)
         scheduler.advance(now)

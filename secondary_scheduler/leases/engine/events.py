@@ -29,6 +29,24 @@ def _format_offset(seconds: float) -> str:
             else f'{seconds:.1f} s after')
 
 
+def describe_reach(record: LeaseRecord) -> str:
+    """Return since when the cell of a lease's servers does not answer.
+
+    '' while it does.
+    """
+    if record.unreachable_since is None:
+        return ''
+    consequence = ''
+    if record.lease.state in lease_states.FINAL:
+        consequence = '; its servers are deleted as soon as it does'
+    elif record.unseen:
+        consequence = '; whether its servers run is unknown'
+    elif any(node.server is None for node in record.nodes):
+        consequence = '; its servers boot as soon as it does'
+    return ('the cell of its servers has not answered Nova since '
+            + format_time(record.unreachable_since) + consequence)
+
+
 def describe_shortfall(record: LeaseRecord) -> str:
     """Return the reason for an end before the lease's duration was served.
 
@@ -47,6 +65,10 @@ def describe_shortfall(record: LeaseRecord) -> str:
 
 def state_reason(record: LeaseRecord, shown: str) -> str:
     """Return the reason for the state that is shown to the owner."""
+    if record.unreachable_since is not None and (
+            shown not in lease_states.FINAL):
+        return '; '.join(filter(None, (
+            record.lease.reason, describe_reach(record))))
     if shown == LeaseState.INTERRUPTED or (
         record.failing_since is not None and shown not in lease_states.FINAL
     ):

@@ -8,7 +8,7 @@ words of the service that refused, when an operation can never succeed or has
 failed for too long.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 import dataclasses
 
 from oslo_log import log as logging
@@ -94,7 +94,8 @@ class Recovery:
                     ledger.has_hosts_of(lease.booking)):
                 ledger.scheduler.restart_lost(lease, int(now))
                 continue
-            found = list(self._failed_operations(record, cloud_state, now))
+            found = list(self._failed_operations(
+                record, cloud_state, ledger.hosts, now))
             reason = self._reason_to_fail(record, found, cloud_state, now)
             if reason is None:
                 self._report(ledger, record, found)
@@ -113,14 +114,18 @@ class Recovery:
         return bool(self._avoided.keys() - before)
 
     def _failed_operations(
-        self, record: LeaseRecord, cloud_state: CloudState, now: float
+        self,
+        record: LeaseRecord,
+        cloud_state: CloudState,
+        hosts: Sequence[str],
+        now: float,
     ) -> Iterator[FailedOperation]:
         """Yield the operations that are due on a lease's servers, and failed.
         """
-        goal = reconcile.desired_state(
-            record, now, self._lead, record.boot_s).goal
+        wanted = reconcile.desired_state(
+            record, now, self._lead, record.boot_s)
         for number, kind in reconcile.missing_operations(
-                record, cloud_state, goal).items():
+                record, cloud_state, wanted, hosts).items():
             failure = cloud_state.failures.get(((record.uuid, number), kind))
             count, last = record.ordered.get((number, kind), (0, 0.0))
             if failure is None and count > _WITHOUT_EFFECT:

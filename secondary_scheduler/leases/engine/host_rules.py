@@ -8,8 +8,9 @@ own, and is on the host for which it is booked.  So a lease avoids hosts that
 a later booking of another lease needs, too.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import contextlib
+import types
 
 import numpy as np
 
@@ -54,17 +55,28 @@ class HostRules:
     """Constraints of one pass, and the hosts of all servers.
 
     :param constraints: on servers that exist and on planned ones
-    :param hosts: names of the hosts, in the order of the schedule
+    :param hosts: names of the hosts, in the order of the schedule; those that
+        are unreachable admit no server
+    :param unseen: last known hosts of unseen servers
     """
 
-    def __init__(self, constraints: Sequence[Constraint],
-                 cloud_state: CloudState, hosts: Sequence[str]) -> None:
+    def __init__(
+        self,
+        constraints: Sequence[Constraint],
+        cloud_state: CloudState,
+        hosts: Sequence[str],
+        unseen: Mapping[str, str] = types.MappingProxyType({}),
+    ) -> None:
         self._rules = PlacementRules(constraints)
         self._cloud_state = cloud_state
         self._hosts = hosts
         there = {server.uuid: (server.host,)
                  for server in cloud_state.servers.values()
                  if server.host is not None} if constraints else {}
+        there |= {uuid: (host,) for uuid, host in unseen.items()}
+        self._reachable = np.array([
+            host not in cloud_state.unreachable_hosts for host in hosts],
+            dtype=bool)
         #: Servers where they are or are booked for, and where they are or
         #: boot already.
         self._placed, self._now = Occupancy(there), Occupancy(there)
@@ -77,8 +89,12 @@ class HostRules:
                  cloud_state: CloudState, hosts: Sequence[str]
                  ) -> 'HostRules':
         """Return the rules as of the last observation of a cloud."""
-        found = cls(cloud.find_constraints(planned_servers(records)),
-                    cloud_state, hosts)
+        found = cls(
+            cloud.find_constraints(planned_servers(records)), cloud_state,
+            hosts, {
+                node.server: node.host for record in records
+                for node in record.nodes if node.server and node.host
+                and cloud_state.is_unseen(node.server)})
         for record in records:
             found.note_booking(record)
         return found
@@ -89,7 +105,8 @@ class HostRules:
         Also of one whose host Nova does not tell yet, or that is to be
         replaced.
         """
-        if (not self._rules.constraints or record.adopted
+        if (not self._rules.constraints and self._reachable.all()
+                or record.adopted
                 or record.lease.state in lease_states.FINAL):
             return []
         found = []
@@ -181,8 +198,9 @@ class HostRules:
             for one in groups or {None: None}), most)
 
     def _admitted(self, name: str) -> Bools:
-        return np.array([self._rules.admits(name, None, host, self._placed)
-                         for host in self._hosts], dtype=bool)
+        return self._reachable & np.array([
+            self._rules.admits(name, None, host, self._placed)
+            for host in self._hosts], dtype=bool)
 
     def usable_hosts(self, record: LeaseRecord, number: int) -> Bools:
         """Return the hosts on which a node may boot, shape (hosts,).

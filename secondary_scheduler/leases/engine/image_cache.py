@@ -119,9 +119,10 @@ class ImageCopies:
                     host in busy or image in coming):
                 continue
             seen.add(one.copy)
-            if host not in self._cloud_state.hosts or reconcile.retry_at(
-                    self._cloud_state.failures.get(
-                        (place, LeaseOperation.CACHE_IMAGE))
+            state = self._cloud_state
+            if host not in state.hosts or (
+                    host in state.unreachable_hosts) or reconcile.retry_at(
+                    state.failures.get((place, LeaseOperation.CACHE_IMAGE))
                     ) > self._now:
                 continue
             busy.add(host)

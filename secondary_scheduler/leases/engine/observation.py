@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 import dataclasses
 
-from secondary_scheduler.leases.engine import adoption
+from secondary_scheduler.leases.engine import adoption, assignment
+from secondary_scheduler.leases.engine.events import describe_reach
 from secondary_scheduler.leases.engine.records import LeaseRecord, Node
 from secondary_scheduler.leases.engine.values import (
     OFF,
     RUNNING,
     SAVED,
     CloudState,
+    LeaseOperation,
     LeaseServer,
 )
 from secondary_scheduler.model import lease_states
@@ -38,33 +40,37 @@ def update_record(
     record: LeaseRecord,
     cloud_state: CloudState,
     labelled: Sequence[LeaseServer],
+    hosts: Sequence[str],
     now: float,
     lead: float,
 ) -> Iterator[tuple[str, str]]:
     """Update the nodes of a lease; yield events as (kind, text).
 
     :param labelled: unknown servers that have the lease's label.
+    :param hosts: names of the hosts of the schedule.
     :param lead: seconds by which operations are ordered ahead.
     """
     state, booking = record.lease.state, record.lease.booking
     over = booking is not None and booking.down <= now and not booking.saves
     for number, node in enumerate(record.nodes):
-        if (
-            node.server is None
-            or node.server in cloud_state.servers
-            or (
-                (record.uuid, number) in cloud_state.pending and not node.lived
-            )
-        ):
+        if node.server not in cloud_state.gone or (
+                (record.uuid, number) in cloud_state.pending
+                and not node.lived):
             continue
         if node.lived and state in _ALIVE and not over:
             node.gone = True
             yield 'server-deleted', f'server {node.server} has been deleted'
+        elif (number, LeaseOperation.DELETE) not in record.ordered:
+            record.served.end_stretch()     # it ended before the lease
         node.server, node.host, node.ran = None, None, False
+    for number, node in enumerate(record.nodes):
+        node.server = node.server or cloud_state.booted.get(
+            (record.uuid, number))
     for one in labelled:
-        found = record.node_of(one, cloud_state.servers)
+        found = record.node_of(one, cloud_state.gone)
         if found is not None and found.server is None:
             found.server = one.uuid
+    yield from _note_reach(record, cloud_state, hosts, now)
     for node in record.nodes:
         server = cloud_state.servers.get(node.server or '')
         if server is None:
@@ -84,24 +90,103 @@ def update_record(
                                     'hard reboot may help')
 
 
+def _note_reach(
+    record: LeaseRecord,
+    cloud_state: CloudState,
+    hosts: Sequence[str],
+    now: float,
+) -> Iterator[tuple[str, str]]:
+    """Note since when the cell of a lease's servers does not answer.
+
+    Yield the events of its begin and its end.  If Nova has changed a server
+    meanwhile, it may not have run all the time: then the time in which it was
+    unseen is not served.
+    """
+    away = _is_out_of_reach(record, cloud_state, hosts)
+    began = away and record.unreachable_since is None
+    if began:
+        record.unreachable_since = now
+    shown = {one.uuid: one.changed for one in _servers(record, cloud_state)
+             if one.reachable and one.changed}
+    if not away and record.unreachable_since is not None:
+        record.unreachable_since = None
+        if any(record.changed.get(uuid, changed) != changed
+               for uuid, changed in shown.items()):
+            record.served.end_stretch()
+        yield 'reachable', 'the cell of its servers answers again'
+    record.unseen = has_unseen(record, cloud_state)
+    if began:
+        yield 'unreachable', describe_reach(record)
+    record.changed = {**{
+        node.server: record.changed[node.server] for node in record.nodes
+        if node.server in record.changed}, **shown}
+
+
+def _is_out_of_reach(record: LeaseRecord, cloud_state: CloudState,
+                     hosts: Sequence[str]) -> bool:
+    """Return whether Nova cannot act on a server, or where one is to boot."""
+    if has_unseen(record, cloud_state) or not all(
+            one.reachable for one in _servers(record, cloud_state)):
+        return True
+    booking = record.lease.booking
+    if not cloud_state.unreachable_hosts or booking is None or (
+            record.lease.state not in HOLDING):
+        return False
+    places = assignment.assign_hosts(record, booking.vms, hosts)
+    return any(node.server is None and not node.gone
+               and place in cloud_state.unreachable_hosts
+               for node, place in zip(record.nodes, places, strict=True))
+
+
+def has_unseen(record: LeaseRecord, cloud_state: CloudState) -> bool:
+    """Return whether the state of a server of a lease is unknown."""
+    return any(cloud_state.is_unseen(node.server) for node in record.nodes)
+
+
 def is_off(record: LeaseRecord, cloud_state: CloudState) -> bool:
     """Return whether no server of a lease uses resources of its host."""
-    return all(server.status in OFF and not server.busy
-               for server in _servers(record, cloud_state))
+    return not has_unseen(record, cloud_state) and all(
+        server.status in OFF and not server.busy
+        for server in _servers(record, cloud_state))
 
 
 def is_saved(record: LeaseRecord, cloud_state: CloudState) -> bool:
     """Return whether each server is off, or an operation on it is in progress.
     """
-    return all(server.status in OFF or server.busy
-               for server in _servers(record, cloud_state))
+    return not has_unseen(record, cloud_state) and all(
+        server.status in OFF or server.busy
+        for server in _servers(record, cloud_state))
 
 
-def all_run(record: LeaseRecord, cloud_state: CloudState) -> bool:
-    """Return whether all servers that were not deleted run, at least one."""
-    return not all(node.gone for node in record.nodes) and all(
-        node.gone or _is_running(cloud_state.servers.get(node.server or ''))
-        for node in record.nodes)
+def all_run(record: LeaseRecord, cloud_state: CloudState) -> bool | None:
+    """Return whether all servers that were not deleted run, at least one.
+
+    None if that is unknown, since servers are unseen and the others run, or
+    were deleted for the end of the lease.
+    """
+    unseen = has_unseen(record, cloud_state)
+    left = [node.server for number, node in enumerate(record.nodes)
+            if not node.gone and not (
+                unseen and node.server is None
+                and (number, LeaseOperation.DELETE) in record.ordered)]
+    if not left or not all(
+            cloud_state.is_unseen(server)
+            or _is_running(cloud_state.servers.get(server or ''))
+            for server in left):
+        return False
+    return None if unseen else True
+
+
+def ran_on(record: LeaseRecord, cloud_state: CloudState) -> bool | None:
+    """Return whether all servers of a lease that is over ran until its end.
+
+    They do if they still run when they are seen again.  None while one of
+    them is unseen.
+    """
+    if any(server.status != RUNNING
+           for server in _servers(record, cloud_state)):
+        return False
+    return None if has_unseen(record, cloud_state) else True
 
 
 def _is_running(server: LeaseServer | None) -> bool:
@@ -159,7 +244,8 @@ def _interrupts(node: Node, server: LeaseServer | None) -> Interruption | None:
 
 def has_ended(record: LeaseRecord, cloud_state: CloudState) -> bool:
     """Return whether all servers have run, and are shut off or deleted now."""
-    return all(node.lived for node in record.nodes) and all(
+    return not has_unseen(record, cloud_state) and all(
+        node.lived for node in record.nodes) and all(
         server.status == 'SHUTOFF' and not (server.busy or server.preempted)
         for server in _servers(record, cloud_state))
 

@@ -109,15 +109,14 @@ def due_operations(
 ) -> Iterator[OperationRequest]:
     """Yield the operations on the servers of a lease that are due."""
     wanted = desired_state(record, now, lead, expected[LeaseOperation.BOOT])
-    places = (assignment.assign_hosts(record, wanted.vms, hosts)
-              if wanted.goal is Goal.RUN else [None] * len(record.nodes))
+    places = assign_places(record, wanted, hosts)
     booking = record.lease.booking
     until = (
         float(booking.down)
         if wanted.goal is Goal.RUN and booking is not None
         else wanted.at + START_TIMEOUT_S
     )
-    due = missing_operations(record, cloud_state, wanted.goal)
+    due = missing_operations(record, cloud_state, wanted, hosts)
     record.ordered = {key: last for key, last in record.ordered.items()
                       if due.get(key[0]) is key[1]}
     # One time for all nodes: a lease of many servers makes no more attempts.
@@ -210,17 +209,39 @@ def due_verifications(record: LeaseRecord, cloud_state: CloudState,
             now + START_TIMEOUT_S, build=record.build_of(0, 0))
 
 
-def missing_operations(record: LeaseRecord, cloud_state: CloudState,
-                       goal: Goal) -> dict[int, LeaseOperation]:
-    """Return the operations that lead to a goal, by number of the node."""
-    found = {
-        number: _missing_operation(
-            goal, node, cloud_state.servers.get(node.server or '')
-        )
-        for number, node in enumerate(record.nodes)
-    }
-    return {number: kind for number, kind in found.items()
-            if kind is not None}
+def assign_places(record: LeaseRecord, wanted: DesiredState,
+                  hosts: Sequence[str]) -> Sequence[str | None]:
+    """Return the host of each node; None unless servers are to run."""
+    if wanted.goal is not Goal.RUN:
+        return [None] * len(record.nodes)
+    return assignment.assign_hosts(record, wanted.vms, hosts)
+
+
+def missing_operations(
+    record: LeaseRecord,
+    cloud_state: CloudState,
+    wanted: DesiredState,
+    hosts: Sequence[str],
+) -> dict[int, LeaseOperation]:
+    """Return the operations that lead to a state, by number of the node.
+
+    Nova cannot carry out any in a cell that does not answer.  A server may
+    exist there that has not been observed yet, so its node boots nowhere.
+        """
+    places = assign_places(record, wanted, hosts)
+    found = {}
+    for number, node in enumerate(record.nodes):
+        server = cloud_state.servers.get(node.server or '')
+        kind = _missing_operation(wanted.goal, node, server)
+        if kind is LeaseOperation.BOOT:
+            failure = cloud_state.failures.get(((record.uuid, number), kind))
+            tried = {places[number], failure and failure.host}
+            reachable = tried.isdisjoint(cloud_state.unreachable_hosts)
+        else:
+            reachable = server is not None and server.reachable
+        if kind is not None and reachable:
+            found[number] = kind
+    return found
 
 
 def _missing_operation(goal: Goal, node: Node, server: LeaseServer | None

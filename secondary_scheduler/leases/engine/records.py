@@ -74,6 +74,10 @@ class LeaseRecord:
     :param failing_since: time since which operations on its servers fail.
     :param cause: last reason for which not all of its servers ran.
     :param ordered: count and last time of orders, for each due operation.
+    :param unreachable_since: time since which the cell of a server does not
+        answer Nova.
+    :param unseen: the state of a server is unknown for that reason.
+    :param changed: time of the last change of each server, in Nova's words.
     """
 
     row: models.LeaseRow
@@ -91,6 +95,9 @@ class LeaseRecord:
     ordered: dict[tuple[int, LeaseOperation], tuple[int, float]] = (
         dataclasses.field(default_factory=dict)
     )
+    unreachable_since: float | None = None
+    unseen: bool = False
+    changed: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def adopted(self) -> bool:
@@ -103,14 +110,14 @@ class LeaseRecord:
         return self.lease.id
 
     def node_of(self, server: LeaseServer,
-                there: Container[str]) -> Node | None:
+                gone: Container[str]) -> Node | None:
         """Return the node that the label of a server names, if it is valid.
 
         Owners can write labels.  So a label counts only within the lease's
         project, and only for a node whose server is unknown or gone.  After
         the end of a lease, a node that has run gets no other server.
 
-        :param there: UUIDs of the servers that exist.
+        :param gone: UUIDs of the servers that do not exist any more.
         """
         if (self.adopted or server.node is None
                 or server.node >= len(self.nodes)
@@ -118,7 +125,8 @@ class LeaseRecord:
             return None
         node = self.nodes[server.node]
         over = node.lived and self.lease.state in lease_states.FINAL
-        return None if over or node.server in there else node
+        kept = node.server is not None and node.server not in gone
+        return None if over or kept else node
 
     def register_event(self, event: str) -> bool:
         """Return True for the first call with this event in a booking."""
@@ -253,6 +261,8 @@ class RecordDocuments:
             'nodes': [dataclasses.astuple(one) for one in record.nodes],
             'served_time': record.served.to_json(),
             'failing_since': record.failing_since, 'cause': record.cause,
+            'unreachable_since': record.unreachable_since,
+            'changed': record.changed,
         }, separators=(',', ':'))
 
     def read_record(self, row: models.LeaseRow, text: str) -> LeaseRecord:
@@ -277,7 +287,9 @@ class RecordDocuments:
             # Missing in documents of earlier releases.
             served=ServedTime(*known.get('served_time', ())),
             failing_since=known.get('failing_since'),
-            cause=known.get('cause', ''))
+            cause=known.get('cause', ''),
+            unreachable_since=known.get('unreachable_since'),
+            changed=known.get('changed', {}))
 
     def count_by_host(self, vms: Sequence[Ints]) -> list[dict[str, int]]:
         """Return the number of VMs on each host, for each node set."""

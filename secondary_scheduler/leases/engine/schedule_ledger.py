@@ -108,7 +108,7 @@ class ScheduleLedger:
                 record = self._documents.read_record(row, text)
             self.records[row.uuid] = record
             self._written[row.uuid] = text
-            if looked_at is not None:
+            if looked_at is not None and record.unreachable_since is None:
                 record.served.resume(looked_at)
             self._servers[row.uuid] = [one.uuid for one in row.servers]
             self._reasons[row.uuid] = row.reason
@@ -219,9 +219,14 @@ class ScheduleLedger:
             lease.reason = lease.reason or events.describe_shortfall(record)
 
     def has_hosts_of(self, booking: Booking | None) -> bool:
-        """Return whether all hosts of a booking are observed."""
+        """Return whether all hosts of a booking are observed.
+
+        A host in a cell that does not answer is not lost.
+        """
+        known = self._cloud_state
         return booking is None or all(
-            self.hosts[host] in self._cloud_state.hosts
+            self.hosts[host] in known.hosts
+            or self.hosts[host] in known.unreachable_hosts
             for host in booking.slot.hosts
         )
 
@@ -341,7 +346,8 @@ class ScheduleLedger:
         """Return the state that the owner is shown.
 
         A lease is over once its servers are gone, and active only while all
-        of them are observed to run.
+        of them are observed to run.  It is unknown while they are unseen,
+        unless one of them is known not to run.
         """
         lease = record.lease
         if lease.state in lease_states.FINAL and any(
@@ -349,6 +355,9 @@ class ScheduleLedger:
                 or (record.uuid, number) in self._cloud_state.pending
                 for number, node in enumerate(record.nodes)):
             return str(LeaseState.ENDING)
+        if lease.state is LeaseState.ACTIVE and record.unseen and (
+                record.served.since is not None):
+            return str(LeaseState.UNKNOWN)
         if (
             lease.state is not LeaseState.ACTIVE
             or record.served.since is not None

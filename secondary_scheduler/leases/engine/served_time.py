@@ -31,24 +31,31 @@ class ServedTime:
         return self.closed + (0.0 if self.since is None
                               else self.until - self.since)
 
-    def observe(self, now: float, running: bool, excused: bool) -> None:
+    def observe(self, now: float, running: bool | None, excused: bool
+                ) -> None:
         """Account for one observation of the servers.
 
         A stretch ends at the last observation that found all of them running,
-        not at the first that did not.
+        not at the first that did not.  It goes on over a time in which that
+        was unknown, if they run afterwards.
 
-        :param running: all servers of the lease run.
+        :param running: all servers of the lease run; None if it is unknown.
         :param excused: the owner keeps one of them from running.
         """
         if running:
             self.since = now if self.since is None else self.since
             self.until = now
-        elif self.since is not None:
-            self.closed += self.until - self.since
-            self.since = None
+        elif running is not None:
+            self.end_stretch()
         if excused and self.looked_at is not None:
             self.excused += now - self.looked_at
         self.looked_at = now
+
+    def end_stretch(self) -> None:
+        """End the present stretch at the last observation of it."""
+        if self.since is not None:
+            self.closed += self.until - self.since
+            self.since = None
 
     def resume(self, looked_at: float) -> None:
         """Continue a stretch after a restart of the engine.

@@ -19,6 +19,8 @@ Amounts = tuple[int, int, int, int]
 
 RUNNING = 'ACTIVE'
 SAVED = 'SUSPENDED'
+#: Nova's word for a server whose cell does not answer.
+UNKNOWN = 'UNKNOWN'
 #: States in which a server uses none of its host's resources.
 OFF = frozenset({SAVED, 'SHUTOFF', 'SHELVED', 'SHELVED_OFFLOADED', 'ERROR'})
 
@@ -68,6 +70,9 @@ class LeaseServer:
     :param notice: time of preemption that it was notified of.
     :param suspendable: it may be suspended for leases.
     :param fault: reason that Nova gives for ERROR.
+    :param changed: time of its last change, in Nova's words.
+    :param reachable: Nova can show and change it.  Otherwise the agent of
+        its host has observed that it runs.
     """
 
     uuid: str
@@ -85,6 +90,8 @@ class LeaseServer:
     user: str = ''
     flavor: str = ''
     fault: str = ''
+    changed: str = ''
+    reachable: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +137,10 @@ Copy = tuple[str, str]
 class CloudState:
     """Observed state of the cloud at one time.
 
+    A server that is neither in ``servers`` nor in ``gone`` is *unseen*: Nova
+    cannot show it, and nothing is known of its state.  So is one with the
+    status UNKNOWN.
+
     :param flavors: amounts of each secondary flavor, by name and by id.
     :param pending: nodes with an unfinished operation.
     :param failures: failures since the last success.
@@ -138,6 +149,11 @@ class CloudState:
         with the time.
     :param used: copies of images from which servers have booted recently.
     :param verified: leases whose resources were verified recently.
+    :param booted: servers that were created for nodes by a boot that has
+        succeeded, and that Nova has never shown since.
+    :param gone: UUIDs of known servers that do not exist any more.
+    :param unreachable_hosts: hosts in cells that do not answer Nova.  Those
+        in ``hosts`` are as they were known last.
     """
 
     servers: Mapping[str, LeaseServer] = dataclasses.field(
@@ -152,6 +168,22 @@ class CloudState:
     asked: Mapping[Copy, float] = dataclasses.field(default_factory=dict)
     used: frozenset[Copy] = frozenset()
     verified: frozenset[str] = frozenset()
+    booted: Mapping[LeaseNode, str] = dataclasses.field(default_factory=dict)
+    gone: frozenset[str] = frozenset()
+    unreachable_hosts: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, 'servers', {
+            uuid: one for uuid, one in self.servers.items()
+            if one.status != UNKNOWN})
+
+    def is_unseen(self, server: str | None) -> bool:
+        """Return whether nothing is known of the state of a server.
+
+        :param server: its UUID; None for a server that was never observed.
+        """
+        return not (server is None or server in self.servers
+                    or server in self.gone)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,8 +245,7 @@ class LeaseCloud(typing.Protocol):
     def observe_state(self, known: Collection[str]) -> CloudState:
         """Return the present state.
 
-        :param known: UUIDs of servers to look up if a list of all servers
-            does not show them.
+        :param known: UUIDs of servers of which the state is needed.
         :raises CloudDown: if the cloud does not answer.
         """
 

@@ -35,6 +35,8 @@ _OVERLAP = datetime.timedelta(seconds=60)
 #: Operations of one plan, at most: the applier's threads are few.
 _TOGETHER = 8
 _UNFINISHED = ('PENDING', 'ONGOING')
+#: Parameter that a boot adds to its action: the UUID of the server.
+CREATED = 'created'
 _KINDS = {ACTION_PREFIX + kind.value: kind for kind in LeaseOperation}
 
 
@@ -79,6 +81,7 @@ class Ended:
     asked: dict[Copy, float] = dataclasses.field(default_factory=dict)
     used: set[Copy] = dataclasses.field(default_factory=set)
     verified: set[str] = dataclasses.field(default_factory=set)
+    booted: dict[LeaseNode, str] = dataclasses.field(default_factory=dict)
 
 
 class LeaseActionPlans:
@@ -140,8 +143,11 @@ class LeaseActionPlans:
                     found.asked[_copy(action)] = _seconds(action.updated_at)
                 elif kind is LeaseOperation.VERIFY:
                     found.verified.add(where[0])
-                elif kind is LeaseOperation.BOOT and _copy(action)[1]:
-                    found.used.add(_copy(action))
+                elif kind is LeaseOperation.BOOT:
+                    if _copy(action)[1]:
+                        found.used.add(_copy(action))
+                    if action.input_parameters.get(CREATED):
+                        found.booted[where] = action.input_parameters[CREATED]
                 continue
             before = failures.get((where, kind))
             nature, why = outcomes.parse_failure(action.status_message)

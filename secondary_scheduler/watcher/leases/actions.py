@@ -14,6 +14,7 @@ from secondary_scheduler.watcher.cloud import Cloud
 from secondary_scheduler.watcher.cloud_errors import CloudError, NotFound
 from secondary_scheduler.watcher.cloud_snapshot import NODE, NOTICE, NovaServer
 from secondary_scheduler.watcher.leases import server_requests
+from secondary_scheduler.watcher.leases.action_plans import CREATED
 from secondary_scheduler.watcher.secondary_action import (
     SecondaryAction,
     wait_for,
@@ -62,6 +63,7 @@ class Boot(_LeaseAction):
     """Create the server of a lease's node on its host, unless it exists."""
 
     KIND = LeaseOperation.BOOT    # type: ignore[assignment]
+    _server = ''
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -74,12 +76,18 @@ class Boot(_LeaseAction):
                              'build']
         return found
 
+    def add_result(self, action: Any) -> None:
+        """Add the server, which Nova may hide from the engine."""
+        action.input_parameters = {
+            **action.input_parameters, CREATED: self._server}
+
     def _operate(self, cloud: Cloud) -> NovaServer:
         """Retry for a while: an agent may close its host for a moment."""
         until = time.time() + _RETRY_FOR_S
         while True:
             server = self._attempt(cloud)
             if server.status != 'ERROR':
+                self._server = server.uuid
                 return server
             why = cloud.fault(server.uuid)
             self._remove(cloud, server.uuid)
@@ -92,7 +100,9 @@ class Boot(_LeaseAction):
     def _attempt(self, cloud: Cloud) -> NovaServer:
         parameters = self.input_parameters
         node = parameters['node']
-        there = cloud.labelled(parameters['project'], self.uuid, node)
+        # A server that is not found is created a second time.
+        there = cloud_connections.patient().labelled(
+            parameters['project'], self.uuid, node)
         if there:
             uuid = there[0].uuid
         else:

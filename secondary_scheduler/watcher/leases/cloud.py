@@ -8,6 +8,7 @@ import dataclasses
 from watcher.common import exception as watcher_exception
 
 from secondary_scheduler.leases.engine.values import (
+    RUNNING,
     Amounts,
     CloudDown,
     CloudState,
@@ -19,7 +20,6 @@ from secondary_scheduler.leases.engine.values import (
 )
 from secondary_scheduler.model import cluster, vocabulary
 from secondary_scheduler.model.constraints import Constraint
-from secondary_scheduler.watcher.cloud import look_up_servers
 from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cloud_snapshot import (
     NOTICE,
@@ -48,6 +48,8 @@ class OpenStackLeaseCloud:
         self.switches: list[Switch] = []
         self._pending: frozenset[LeaseNode] = frozenset()
         self._usable: Collection[str] = ()
+        #: Booted servers that Nova has shown, or that were deleted.
+        self._settled: set[str] = set()
 
     def observe_state(self, known: Collection[str]) -> CloudState:
         """Return the present state.
@@ -61,30 +63,62 @@ class OpenStackLeaseCloud:
         # older than the end of an operation on it.
         pending, asked = self._plans.find_pending()
         ended = self._plans.find_ended()
+        gone: frozenset[str] = frozenset()
         try:
-            if known or pending or self._pending:
-                seen.refresh_servers()
+            hidden = {place: uuid for place, uuid in ended.booted.items()
+                      if uuid not in self._settled}
+            if known or pending or hidden or self._pending:
+                gone = seen.refresh_servers({*known, *hidden.values()})
             self._pending = pending
-            servers = dict(seen.snapshot.servers)
-            cloud = seen.connect()
-            servers |= look_up_servers(cloud, sorted(
-                set(known) - servers.keys()))
-            sizes = cloud.sizes()
+            sizes = seen.connect().sizes()
         except CloudError as exc:
             raise CloudDown(str(exc)) from exc
-        resolved = [resolve_scope(one.scope, seen.snapshot.places)
+        snapshot = seen.snapshot
+        # A server that was shown once is known by its label.
+        self._settled = {
+            uuid for uuid in ended.booted.values()
+            if uuid in self._settled or uuid in gone
+            or uuid in snapshot.servers}
+        resolved = [resolve_scope(one.scope, snapshot.places)
                     for one in self.switches]
         hosts = self._hosts(resolved)
         if not hosts:
             raise CloudDown('no host on which leases may run is up')
         self._usable = hosts.keys()
+        servers = {uuid: _server(one, resolved) for uuid, one
+                   in snapshot.servers.items()
+                   if uuid not in snapshot.unseen}
         return CloudState(
-            {uuid: _server(one, resolved) for uuid, one in servers.items()
-             if one.status not in _GONE},
+            {**{uuid: one for uuid, one in servers.items()
+                if one.status not in _GONE}, **self._reported(resolved)},
             hosts, {name: (*size, 1) for name, size in sizes.items()},
             pending, ended.failures, tuple(ended.took),
             {**ended.asked, **asked}, frozenset(ended.used),
-            frozenset(ended.verified))
+            frozenset(ended.verified),
+            {place: uuid for place, uuid in hidden.items()
+             if uuid not in self._settled},
+            gone | {uuid for uuid, one in servers.items()
+                    if one.status in _GONE},
+            snapshot.unreachable_hosts)
+
+    def _reported(self, resolved: Sequence[ResolvedScope]
+                  ) -> dict[str, LeaseServer]:
+        """Return the unseen servers that run by a fresh report.
+
+        A report counts for the servers that Nova has shown on its host last.
+        """
+        snapshot = self._seen.snapshot
+        found = {}
+        for uuid in snapshot.unseen & snapshot.servers.keys():
+            server = snapshot.servers[uuid]
+            report = self._seen.book.get(server.host or '')
+            if report is not None and any(
+                    one.uuid == uuid and not one.paused
+                    for one in report.instances):
+                found[uuid] = dataclasses.replace(
+                    _server(server, resolved), status=RUNNING, busy=False,
+                    preempted=False, reachable=False)
+        return found
 
     def _hosts(
         self, resolved: Sequence[ResolvedScope]
@@ -149,4 +183,5 @@ def _server(one: NovaServer, resolved: Sequence[ResolvedScope]
         notice=one.metadata.get(NOTICE, ''),
         suspendable=policy is vocabulary.PreemptPolicy.SUSPEND and not any(
             scope.excludes(one.uuid, one.project) for scope in resolved),
-        name=one.name, user=one.user, flavor=one.flavor, fault=one.fault)
+        name=one.name, user=one.user, flavor=one.flavor, fault=one.fault,
+        changed='' if one.updated is None else one.updated.isoformat())

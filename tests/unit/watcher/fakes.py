@@ -19,6 +19,7 @@ from secondary_scheduler.watcher import (
     cloud_errors,
     cloud_snapshot,
     history,
+    list_gate,
     scope,
     settings,
 )
@@ -91,6 +92,12 @@ class FakeCloud:
         self.down = False
         self.groups = []
         self.primaries = {}
+        self.gate = list_gate.ListGate()
+        #: Hosts in a cell of which the database refuses connections.
+        self.refused = set()
+        #: Hosts in a cell of which the database is silent.
+        self.silent = set()
+        self.waits = 0      # requests that have waited for it
 
     def change(self, number_or_uuid, **changes):
         key = (uid(number_or_uuid) if isinstance(number_or_uuid, int)
@@ -102,12 +109,22 @@ class FakeCloud:
             raise cloud_errors.CloudError('nova is away')
 
     def servers(self):
-        self._check()
-        return dict(self.known)
+        return self._list()
 
     def servers_on(self, name):
+        return {k: s for k, s in self._list().items() if s.host == name}
+
+    def _list(self):
         self._check()
-        return {k: s for k, s in self.known.items() if s.host == name}
+        with self.gate.list():
+            self._wait()
+            return {k: s for k, s in self.known.items()
+                    if s.host not in self.refused}
+
+    def _wait(self):
+        self.waits += bool(self.silent)
+        if self.silent:
+            raise cloud_errors.TimedOut('60 s')
 
     def flavors(self):
         return ('f1', 'f2')
@@ -116,11 +133,24 @@ class FakeCloud:
         self._check()
         if key not in self.known:
             raise cloud_errors.NotFound(key)
+        if self.known[key].host in self.silent:
+            self._wait()
+        if self.known[key].host in self.refused:
+            raise cloud_errors.Unseen(key)
         return self.known[key]
+
+    def unreachable_hosts(self):
+        if self.silent:
+            self.gate.close()
+        else:
+            self.gate.note_answer(0)
+        return frozenset(self.silent | self.refused)
 
     def hosts(self):
         self._check()
-        return dict(self.places)
+        away = self.unreachable_hosts()
+        return {name: dataclasses.replace(host, unreachable=name in away)
+                for name, host in self.places.items()}
 
     def server_groups(self):
         return tuple(self.groups)

@@ -62,6 +62,10 @@ class Placement:
         return response({})
 
 
+def services(*listed):
+    return response({'services': list(listed)})
+
+
 class CloudTest(fakes.TestCase):
     def setUp(self):
         self.conn = mock.Mock()
@@ -127,13 +131,6 @@ class CloudTest(fakes.TestCase):
             self.placement.get.side_effect = [response(garbage)]
             self.assertRaises(cloud_errors.CloudError, self.cloud.hosts)
 
-    def test_look_up_finds_only_secondaries(self):
-        self.compute.get_server.side_effect = [
-            fakes.sdk_server(1), fakes.sdk_server(2, extra_specs={}),
-            sdk_exceptions.NotFoundException()]
-        self.assertEqual({fakes.uid(1)}, set(cloud.look_up_servers(
-            self.cloud, [fakes.uid(i) for i in (1, 2, 3)])))
-
     def test_image_is_cached_by_an_aggregate_of_the_host(self):
         mine = thing(name='secondary-image-cache-h1', hosts=None)
         self.compute.aggregates.return_value = [
@@ -174,13 +171,13 @@ class CloudTest(fakes.TestCase):
             thing(id=9, name='more', hosts=['h1', 'h2'],
                   metadata={'filter_tenant_id': 'p2'}),
             thing(id=8, name='empty', hosts=None, metadata={})]
-        self.compute.services.return_value = [
-            thing(host='h1', status='enabled', state='up',
-                  is_forced_down=False, availability_zone='nova'),
-            thing(host='h2', status='disabled', state='up',
-                  is_forced_down=False, availability_zone=None)]
+        self.compute.get.return_value = services(
+            {'host': 'h1', 'status': 'enabled', 'state': 'up',
+             'forced_down': False, 'zone': 'nova'},
+            {'host': 'h2', 'status': 'disabled', 'state': 'up',
+             'forced_down': False, 'zone': None})
         listed = response({'resource_providers': [
-            {'uuid': child, 'generation': 5}]})
+            {'uuid': child, 'name': 'h1_secondary', 'generation': 5}]})
         inventories = response({'inventories': {
             vocabulary.SLOT: {'total': 4, 'reserved': 1,
                               'allocation_ratio': 1.5}}})
@@ -219,7 +216,7 @@ class CloudTest(fakes.TestCase):
              self.placement.get.call_args_list[-2:]])
         self.placement.get.side_effect = [
             response({'resource_providers': [
-                {'uuid': child, 'generation': 6}]}),
+                {'uuid': child, 'name': 'h1_secondary', 'generation': 6}]}),
             response({'resource_providers': []}),
             response({'resource_providers': [{'uuid': child}]}),
             response({'inventories': {
@@ -264,10 +261,84 @@ class CloudTest(fakes.TestCase):
 
     def test_hosts_of_primaries_that_exist_are_found(self):
         self.compute.get_server.side_effect = [
-            thing(compute_host='h1'), sdk_exceptions.NotFoundException(),
-            thing(compute_host=None)]
+            thing(compute_host='h1', status='ACTIVE'),
+            sdk_exceptions.NotFoundException(),
+            thing(compute_host=None, status='SHELVED_OFFLOADED'),
+            thing(compute_host=None, status='UNKNOWN'),
+            ksa_exceptions.ConnectTimeout()]
         self.assertEqual({'a': 'h1', 'c': None},
-                         self.cloud.primary_hosts(['a', 'b', 'c']))
+                         self.cloud.primary_hosts('abcdef'))
+        self.assertEqual(5, self.compute.get_server.call_count)
+
+    def test_server_of_a_cell_that_does_not_answer_is_unseen(self):
+        self.compute.get_server.return_value = thing(
+            id='u', status='UNKNOWN', flavor=None)
+        self.assertRaises(cloud_errors.Unseen, self.cloud.server, 'u')
+
+    def test_lists_are_not_requested_after_a_timeout(self):
+        self.compute.flavors.return_value = [
+            thing(id='f1', extra_specs={vocabulary.MARKER: 'true'})]
+        for error in (ksa_exceptions.ConnectTimeout(),
+                      sdk_exceptions.HttpException(http_status=504)):
+            self.cloud.gate.note_answer(0)
+            self.compute.servers.reset_mock()
+            self.compute.servers.side_effect = error
+            for _ in range(2):
+                self.assertRaises(cloud_errors.TimedOut, self.cloud.servers)
+                self.assertRaises(cloud_errors.TimedOut,
+                                  self.cloud.servers_on, 'h1')
+            self.compute.servers.assert_called_once()
+
+    def hosts(self, *listed):
+        root = fakes.uid(100)
+        self.compute.aggregates.return_value = []
+        self.compute.get.return_value = services(*listed)
+        self.placement.get.side_effect = lambda url, **_: (
+            response({'inventories': {vocabulary.SLOT: {
+                'total': 4, 'reserved': 1}}}) if 'inventories' in url else
+            response({'usages': {vocabulary.SLOT: 2}}) if 'usages' in url
+            else response({'resource_providers': []}) if 'required' in url
+            else response({'resource_providers': [
+                {'uuid': root, 'name': 'h1.example.org', 'generation': 1},
+                {'uuid': vocabulary.child_provider_uuid(root),
+                 'name': 'h1_secondary', 'generation': 1}]}))
+        return self.cloud.hosts()
+
+    def test_host_of_a_silent_cell_keeps_its_zone_and_root(self):
+        self.compute.hypervisors.return_value = [
+            thing(id=fakes.uid(100), service_details={'host': 'h1'})]
+        up = {'host': 'h1', 'status': 'enabled', 'state': 'up',
+              'forced_down': False, 'zone': 'east'}
+        before = self.hosts(up)
+        self.compute.hypervisors.side_effect = sdk_exceptions.HttpException()
+        after = self.hosts({'host': 'h1', 'binary': 'nova-compute',
+                            'status': 'UNKNOWN'})
+        self.assertEqual({'h1': dataclasses.replace(
+            before['h1'], unreachable=True)}, after)
+        self.compute.hypervisors.side_effect = None
+        self.assertEqual(before, self.hosts(up))
+
+    def test_provider_of_a_host_is_found_by_name_beside_a_silent_cell(self):
+        found = self.hosts(
+            {'host': 'h1', 'status': 'enabled', 'state': 'up', 'zone': 'z'},
+            {'host': 'h2', 'binary': 'nova-compute', 'status': 'UNKNOWN'})
+        self.compute.hypervisors.assert_not_called()
+        self.assertEqual(fakes.uid(100), found['h1'].root)
+        self.assertTrue(found['h2'].unreachable)
+
+    def test_states_of_services_stay_if_nova_takes_too_long(self):
+        self.compute.hypervisors.return_value = []
+        up = {'host': 'h1', 'status': 'enabled', 'state': 'up', 'zone': 'z'}
+        before = self.hosts(up)
+        self.compute.get.side_effect = ksa_exceptions.ConnectTimeout()
+        self.assertEqual(before, self.hosts())
+        self.assertTrue(self.cloud.gate.closed)
+        self.compute.get.side_effect = None
+        self.hosts(up)
+        self.assertFalse(self.cloud.gate.closed)
+        other = cloud.Cloud(self.conn)
+        self.compute.get.side_effect = ksa_exceptions.ConnectTimeout()
+        self.assertRaises(cloud_errors.TimedOut, other.hosts)
 
     def test_metadata_and_operations_are_passed_to_the_sdk(self):
         self.cloud.set_metadata('u', {'k:1': 'v'})

@@ -60,6 +60,9 @@ class Nova:
         }
         self.latency = 1.5
         self.down = False
+        self.silent = set()     # hosts in a cell that does not answer
+        #: Returns whether Nova cannot show a server.
+        self.hides = lambda server: False
         self.refuses = set()    # hosts on which nothing boots
         #: Returns (nature, reason) if it refuses an operation.
         self.refusal = lambda order: None
@@ -70,6 +73,7 @@ class Nova:
         self.asked, self.used, self.verified = {}, set(), set()
         self.there = {}         # (host, image): time of its arrival
         self.spoilt = []
+        self.booted = {}        # the last server that was booted for a node
         self.pending = {}
         self.failures = {}
         self.took = []
@@ -84,7 +88,8 @@ class Nova:
         if self.down:
             raise CloudDown('nova-api is away')
         return CloudState(
-            dict(self.servers),
+            {key: one for key, one in self.servers.items()
+             if not self.is_hidden(key)},
             dict(self.hosts),
             FLAVORS,
             frozenset(self.pending),
@@ -93,7 +98,15 @@ class Nova:
             dict(self.asked),
             frozenset(self.used),
             frozenset(self.verified),
+            {place: key for place, key in self.booted.items()
+             if key in self.servers and self.is_hidden(key)},
+            frozenset(known) - self.servers.keys(),
+            frozenset(self.silent),
         )
+
+    def is_hidden(self, key):
+        return (self.servers[key].host in self.silent
+                or self.hides(self.servers[key]))
 
     def find_constraints(self, planned):
         return self.constrain(planned)
@@ -133,12 +146,17 @@ class Nova:
                                      time, order.host, why, nature)
 
     def change(self, time, key, **changes):
-        self.servers[key] = dataclasses.replace(self.servers[key], **changes)
+        self.servers[key] = dataclasses.replace(
+            self.servers[key], **{'changed': str(time), **changes})
         self.story.append((time, key, self.servers[key].status))
 
     def _begin(self, time, order):
         if self.down or time > order.until:
             self._fail(time, order, 'nova-api is away')
+        elif order.host in self.silent or (
+                order.server in self.servers
+                and self.is_hidden(order.server)):
+            self._fail(time, order, 'its cell does not answer')
         elif (refused := self.refusal(order)) is not None:
             nature, why = refused
             self._fail(time, order, why, nature)
@@ -178,7 +196,8 @@ class Nova:
             return
         there = [key for key, one in self.servers.items()
                  if (one.lease, one.node) == order.place
-                 and one.project == order.project]
+                 and one.project == order.project
+                 and not self.is_hidden(key)]
         for key in [key for key in there
                     if self.servers[key].status == 'ERROR']:
             there.remove(key)
@@ -207,6 +226,8 @@ class Nova:
             self._done(time, order, 0)
             return
         self.change(time, order.server, status=AFTER[order.kind], busy=False)
+        if order.kind is LeaseOperation.BOOT:
+            self.booted[order.place] = order.server
         if order.kind is LeaseOperation.BOOT and order.build.image:
             self.used.add((order.host, order.build.image))
         self._done(time, order, time - began)

@@ -36,12 +36,20 @@ EVENTS = st.one_of(
     st.tuples(st.just('server'), st.integers(0, 5), CHANGES),
     st.tuples(st.just('hold'), st.booleans(), st.none()),
     st.tuples(st.just('down'), st.booleans(), st.none()),
+    st.tuples(st.just('hidden'), st.integers(0, 63), st.none()),
+    st.tuples(st.just('silent'), st.integers(0, 7), st.none()),
     st.tuples(st.just('restart'), st.none(), st.none()),
     st.tuples(st.just('away'), st.integers(1, 30), st.none()))
 HISTORIES = st.lists(st.tuples(st.integers(0, TROUBLED), EVENTS), max_size=8)
 LEASES = st.lists(st.tuples(
     st.integers(1, 3), st.integers(5, 60),
     st.one_of(st.none(), st.integers(15, 60))), min_size=1, max_size=3)
+
+
+def hide_servers(nova, mask):
+    """Hide the servers of the nodes whose bits are set in a mask."""
+    nova.hides = lambda server: bool(
+        mask >> (int(server.lease[-1], 16) * 3 + server.node) % 6 & 1)
 
 
 class _History:
@@ -94,6 +102,11 @@ class _History:
                     self.world.store.change(lease, 'asked', {'hold': first})
         elif what == 'down':
             self.nova.down = first
+        elif what == 'hidden':
+            hide_servers(self.nova, first)
+        elif what == 'silent':
+            self.nova.silent = {
+                f'h{number + 1}' for number in range(3) if first >> number & 1}
         elif what == 'restart':
             self.world.restart()
         elif what == 'away':
@@ -102,7 +115,8 @@ class _History:
 
     def _calm(self):
         """Let the cloud answer again, and withdraw requests to pause."""
-        self.nova.down = False
+        self.nova.down, self.nova.silent = False, set()
+        hide_servers(self.nova, 0)
         for lease in self.leases:
             found = self.world.store.get(lease)
             if found.hold and found.state not in lease_states.FINAL:
@@ -112,6 +126,9 @@ class _History:
         """Count a period after each observation of all servers running."""
         for lease in self.leases:
             statuses = self.nova.statuses(lease)
+            nodes = [(one.lease, one.node) for one
+                     in self.nova.servers.values()]
+            assert len(nodes) == len(set(nodes)), 'a node has two servers'
             if statuses and set(statuses) == {'ACTIVE'}:
                 self.ran[lease] += PERIOD
             elif self.world.state(lease) == 'active' and not self.nova.down:

@@ -19,11 +19,12 @@ class RecordDocumentsTest(unittest.TestCase):
         world.until(12)
         _, [(row, text)] = schedules.read_pass(world.service.database)
         self.assertEqual(
-            {'boot_s', 'cause', 'ended', 'failing_since', 'heard', 'home',
+            {'boot_s', 'cause', 'changed', 'ended', 'failing_since', 'heard', 'home',
              'later', 'nodes', 'number', 'paused', 'price', 'reason',
              'requeues', 'resumes', 'said', 'saved_at', 'served',
              'served_time', 'started', 'state', 'stay', 'submitted',
-             'suspended_s', 'suspends', 'terms', 'told'},
+             'suspended_s', 'suspends', 'terms', 'told',
+             'unreachable_since'},
             json.loads(text).keys())
         self.assertEqual(
             {'deadline', 'duration', 'image', 'image_mb', 'immediate',
@@ -50,7 +51,8 @@ class RecordDocumentsTest(unittest.TestCase):
         without = [{name: value for name, value in known.items()
                     if name != missing} for missing in known.keys() - {
                         # Missing in documents of earlier releases.
-                        'served_time', 'failing_since', 'cause'}]
+                        'served_time', 'failing_since', 'cause', 'changed',
+                        'unreachable_since'}]
         of_another_kind = [known | {name: 7} for name in
                            ('terms', 'stay', 'home', 'nodes', 'state')]
         for garbage in (text[:-1], '[1]', *map(

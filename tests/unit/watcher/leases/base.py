@@ -98,7 +98,8 @@ class LeaseTestCase(fakes.WatcherTestCase):
         super().setUp()
         self.cloud = LeaseNova(
             [fakes.server(1)], [fakes.host('h1'), fakes.host('h2')])
-        self.patch(cloud_connections, 'shared', lambda: self.cloud)
+        for name in ('shared', 'patient'):
+            self.patch(cloud_connections, name, lambda: self.cloud)
         self.patch(cloud_connections, 'as_owner', self.as_owner)
         waiting = poller.Poller(lambda: self.cloud, lambda: 0.01)
         self.patch(secondary_action, '_poller', lambda: waiting)

@@ -2,7 +2,6 @@
 
 """Records of hosts and operations, written by the leader."""
 
-import dataclasses
 import datetime
 import time
 from unittest import mock
@@ -18,7 +17,12 @@ from secondary_scheduler.leases.api.db import (
     recorded_plans,
 )
 from secondary_scheduler.model import reports, vocabulary
-from secondary_scheduler.watcher import decision_measures, settings
+from secondary_scheduler.watcher import (
+    cloud_snapshot,
+    cluster_state,
+    decision_measures,
+    settings,
+)
 from secondary_scheduler.watcher.duration_record import DurationRecord
 from secondary_scheduler.watcher.leases import (
     plan_records,
@@ -135,9 +139,10 @@ class HostRecordTest(RecorderCase):
 
     def test_hosts_are_not_deleted_before_the_first_snapshot(self):
         self.recorder.tick()
-        self.seen.snapshot = dataclasses.replace(
-            self.seen.snapshot, hosts={}, hosts_time=None)
-        self.recorder.tick()
+        with mock.patch.object(
+                cluster_state.ClusterState, 'snapshot',
+                cloud_snapshot.CloudSnapshot()):
+            self.recorder.tick()
         self.assertEqual({'h1', 'h2'}, self.hosts().keys())
 
     def test_trouble_is_logged_once(self):

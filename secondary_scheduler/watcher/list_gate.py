@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Gate for lists of servers, which wait for each cell of Nova.
+
+Nova waits up to 60 s for a cell with a silent database, and then answers
+without its servers.  Each such request keeps a worker thread of Nova's API
+occupied until the database answers, and Nova has five by default.  So after
+one list that took too long no other is requested for a while.
+"""
+
+from collections.abc import Callable, Iterator
+import contextlib
+import time
+
+from secondary_scheduler.watcher.cloud_errors import TimedOut
+
+#: Seconds for which no list is requested after one that took too long.
+_CLOSED_S = 120.0
+#: Longest answer, in seconds, after which lists are requested again.
+_QUICK_S = 10.0
+
+
+class ListGate:
+    """Knows whether lists of servers are answered in time.
+
+    :param clock: returns monotonic seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._closed_until = clock()
+
+    @property
+    def closed(self) -> bool:
+        """Whether a list would wait for a silent cell."""
+        return self._clock() < self._closed_until
+
+    @contextlib.contextmanager
+    def list(self) -> Iterator[None]:
+        """Request a list in the block; close the gate if that times out.
+
+        :raises TimedOut: if the gate is closed; nothing is requested then.
+        """
+        if self.closed:
+            raise TimedOut('a cell of Nova does not answer, and lists of '
+                           'servers would wait for it')
+        try:
+            yield
+        except TimedOut:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Note that a request to all cells took too long."""
+        self._closed_until = self._clock() + _CLOSED_S
+
+    def note_answer(self, seconds: float) -> None:
+        """Note how long Nova took for an answer with facts of all cells."""
+        if seconds > _QUICK_S:
+            self.close()
+        else:
+            self._closed_until = self._clock()
