@@ -2,13 +2,20 @@
 
 """Topology of the CPUs of a host, as sysfs describes it.
 
-A file that is missing or damaged makes a fact *unknown*: then each CPU is a
-domain of its own in this respect, for all CPUs alike.  A wrong grouping could
-put a noisy guest beside a sensitive one.
+A file that is missing or damaged makes a fact *unknown*, for all CPUs alike:
+
+* SMT siblings and caches that nobody can name are not shared.  A wrong
+  grouping could put a noisy guest beside a sensitive one;
+* dies, packages and NUMA nodes are one.  A guess of more would keep guests on
+  the CPUs where they began, and would count the memory bandwidth of a package
+  once for each CPU.
+
+A kernel without NUMA has no folder of nodes, so that one node is known then.
 """
 
 from collections.abc import Callable, Iterable
 import os
+import re
 
 from secondary_scheduler.agent import kernel_files
 from secondary_scheduler.model.topology import (
@@ -20,8 +27,9 @@ from secondary_scheduler.model.topology import (
 )
 
 SYSFS = '/sys/devices/system/cpu'
-#: Caches of a CPU that are read at most.
-_MOST_CACHES = 32
+#: Folders of NUMA nodes and of caches.  Their numbers may have gaps.
+_NODE = re.compile(r'node[0-9]+')
+_CACHE = re.compile(r'index[0-9]+')
 
 
 class _Inconsistent(ValueError):
@@ -46,12 +54,13 @@ def read_topology(directory: str = SYSFS,
     reader = _Reader(directory, some)
     return Topology(
         cores=reader.partition('SMT siblings', reader.topology_file(
-            'core_cpus_list', 'thread_siblings_list')),
+            'core_cpus_list', 'thread_siblings_list'), singletons(some)),
         caches=reader.caches(),
         dies=reader.partition('dies', reader.topology_file(
-            'die_cpus_list', 'package_cpus_list', 'core_siblings_list')),
+            'die_cpus_list', 'package_cpus_list', 'core_siblings_list'),
+            (some,)),
         packages=reader.partition('packages', reader.topology_file(
-            'package_cpus_list', 'core_siblings_list')),
+            'package_cpus_list', 'core_siblings_list'), (some,)),
         nodes=reader.nodes(), unknown=tuple(reader.unknown))
 
 
@@ -75,14 +84,18 @@ class _Reader:
             return _read_list(f'{folder}/{next(there, names[0])}')
         return read
 
-    def partition(self, name: str, read: Callable[[int], Cpus]) -> Partition:
-        """Return the sets to which CPUs say that they belong."""
+    def partition(self, name: str, read: Callable[[int], Cpus],
+                  unknown: Partition) -> Partition:
+        """Return the sets to which CPUs say that they belong.
+
+        :param unknown: the sets if these are not known
+        """
         try:
             return _partition({cpu: read(cpu) & self._cpus
                                for cpu in sorted(self._cpus)}, name)
         except (OSError, ValueError) as exc:
             self._note(name, exc)
-            return singletons(self._cpus)
+            return unknown
 
     def caches(self) -> tuple[SharedCache, ...]:
         """Return the caches that at least two CPUs share."""
@@ -101,27 +114,30 @@ class _Reader:
 
     def _caches_of(self, cpu: int) -> Iterable[tuple[int, Cpus]]:
         """Yield level and CPUs of the data caches of a CPU."""
-        for number in range(_MOST_CACHES):
-            folder = f'{self._directory}/cpu{cpu}/cache/index{number}'
-            if number and not os.path.exists(folder):
-                return
-            if kernel_files.read_line(f'{folder}/type') != 'Instruction':
-                yield (kernel_files.read_count(f'{folder}/level'),
-                       _read_list(f'{folder}/shared_cpu_list'))
+        folder = f'{self._directory}/cpu{cpu}/cache'
+        caches = sorted(filter(_CACHE.fullmatch, os.listdir(folder)))
+        if not caches:
+            raise _Inconsistent(f'{folder} has no cache')
+        for name in caches:
+            if kernel_files.read_line(
+                    f'{folder}/{name}/type') != 'Instruction':
+                yield (kernel_files.read_count(f'{folder}/{name}/level'),
+                       _read_list(f'{folder}/{name}/shared_cpu_list'))
 
     def nodes(self) -> Partition:
         """Return the CPUs of each NUMA node."""
         folder = os.path.join(os.path.dirname(
             self._directory.rstrip('/')) or '.', 'node')
+        if not os.path.exists(folder):
+            return (self._cpus,)
         try:
             found = [_read_list(f'{folder}/{name}/cpulist') & self._cpus
-                     for name in sorted(os.listdir(folder))
-                     if name.startswith('node') and name[4:].isdigit()]
+                     for name in filter(_NODE.fullmatch, os.listdir(folder))]
             return _partition({cpu: part for part in found for cpu in part},
                               'NUMA nodes', self._cpus)
         except (OSError, ValueError) as exc:
             self._note('NUMA nodes', exc)
-            return singletons(self._cpus)
+            return (self._cpus,)
 
     def _note(self, name: str, problem: Exception) -> None:
         self.unknown.append(f'{name} ({kernel_files.explain(problem)})')

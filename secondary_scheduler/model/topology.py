@@ -31,8 +31,9 @@ class Topology:
     :param dies: CPUs of each die
     :param packages: CPUs of each package (socket)
     :param nodes: CPUs of each NUMA node
-    :param unknown: descriptions of facts that could not be read.  Where a
-        fact is unknown, each CPU is a domain of its own
+    :param unknown: descriptions of facts that could not be read.  Unknown
+        cores and caches are not shared; all CPUs share an unknown die,
+        package or node
     :raises ValueError: if a partition does not have each CPU exactly once, if
         a cache has an unknown CPU, or if caches of one level overlap
     """

@@ -12,6 +12,7 @@ import hypothesis
 from hypothesis import strategies
 
 from secondary_scheduler.agent import cpu_topology, kernel_files
+from secondary_scheduler.cpu_affinity import base, pool, workload_profiles
 from secondary_scheduler.model.topology import (
     SharedCache,
     Topology,
@@ -80,6 +81,30 @@ class TestReader(unittest.TestCase):
         self.assertEqual(EXPECTED, self.read())
 
     @FEWER
+    @hypothesis.given(hosts.topologies(most_cpus=12), strategies.data())
+    def test_gaps_and_orders_of_numbers_make_no_difference(self, topology,
+                                                           data):
+        shutil.rmtree(self.cpu, ignore_errors=True)
+        shutil.rmtree(self.node, ignore_errors=True)
+        self.write_topology(topology)
+        folders = [(self.node, 'node'), *(
+            (self.cpu / f'cpu{cpu}/cache', 'index') for cpu in topology.cpus)]
+        for folder, name in folders:
+            parts = sorted(folder.iterdir())
+            for number, part in zip(data.draw(strategies.lists(
+                    strategies.integers(0, 999), unique=True,
+                    min_size=len(parts), max_size=len(parts))), parts,
+                    strict=True):
+                part.rename(folder / f'new{number}')
+            for part in list(folder.iterdir()):
+                part.rename(folder / part.name.replace('new', name))
+        found = self.read()
+        self.assertEqual((), found.unknown)
+        for field in dataclasses.fields(Topology):
+            self.assertEqual(set(getattr(topology, field.name)),
+                             set(getattr(found, field.name)), field.name)
+
+    @FEWER
     @hypothesis.given(hosts.topologies(most_cpus=12))
     def test_any_topology_is_read_as_it_was_written(self, topology):
         shutil.rmtree(self.cpu, ignore_errors=True)
@@ -104,26 +129,64 @@ class TestReader(unittest.TestCase):
             (folder / 'die_cpus_list').unlink()
         self.assertEqual(EXPECTED, self.read())
 
-    def test_unknown_fact_makes_each_cpu_a_domain_of_its_own(self):
-        alone = singletons(ALL)
+    def test_unknown_cores_and_caches_are_not_shared(self):
+        """All CPUs share an unknown die, package or NUMA node."""
+        one = (ALL,)
         for name, attribute, expected in (
-                ('cpu/cpu3/topology/core_cpus_list', 'cores', alone),
-                ('cpu/cpu3/topology/package_cpus_list', 'packages', alone),
+                ('cpu/cpu3/topology/core_cpus_list', 'cores',
+                 singletons(ALL)),
+                ('cpu/cpu3/topology/package_cpus_list', 'packages', one),
                 ('cpu/cpu3/cache', 'caches', ()),
                 ('cpu/cpu3/cache/index2/level', 'caches', ()),
-                ('node', 'nodes', alone)):
+                ('node/node1/cpulist', 'nodes', one),
+                ('node/node1', 'nodes', one)):
             with self.subTest(name):
                 self.setUp()
-                path = self.cpu.parent / name
-                if path.is_dir():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink()
+                self.remove(name)
                 found = self.read()
                 self.assertEqual(expected, getattr(found, attribute))
                 self.assertEqual(1, len(found.unknown), found.unknown)
-                self.assertIn(name.rpartition('/')[2], found.unknown[0])
                 self.assertIn('unknown: ', found.describe())
+
+    def remove(self, name):
+        path = self.cpu.parent / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+    def test_unknown_files_are_named(self):
+        for name in ('core_cpus_list', 'package_cpus_list'):
+            self.remove(f'cpu/cpu3/topology/{name}')
+        self.remove('cpu/cpu3/cache')
+        self.remove('node/node1/cpulist')
+        found = self.read().unknown
+        self.assertEqual(4, len(found))
+        for name, text in zip(('core_cpus_list', 'cache', 'package_cpus_list',
+                               'node1/cpulist'), found, strict=True):
+            self.assertIn(name, text)
+
+    def test_kernel_without_numa_has_one_node(self):
+        self.remove('node')
+        found = self.read()
+        self.assertEqual(((ALL,), ()), (found.nodes, found.unknown))
+
+    def test_numbers_of_nodes_and_caches_may_have_gaps(self):
+        (self.cpu.parent / 'node/node1').rename(
+            self.cpu.parent / 'node/node250')
+        for cpu in ALL:
+            cache = self.cpu / f'cpu{cpu}/cache'
+            (cache / 'index2').rename(cache / 'index12')
+            (cache / 'index0').rename(cache / 'index4')
+            (cache / 'uevent').write_text('')
+        self.assertEqual(EXPECTED, self.read())
+
+    def test_cpu_without_any_cache_makes_caches_unknown(self):
+        shutil.rmtree(self.cpu / 'cpu3/cache')
+        (self.cpu / 'cpu3/cache').mkdir()
+        found = self.read()
+        self.assertEqual((), found.caches)
+        self.assertIn('cpu3/cache has no cache', found.unknown[0])
 
     def test_contradictions_are_unknown(self):
         for name, content, text in (
@@ -141,6 +204,96 @@ class TestReader(unittest.TestCase):
                 found = self.read()
                 self.assertEqual(1, len(found.unknown))
                 self.assertIn(text, found.unknown[0])
+
+    def make(self, online, siblings, caches, nodes):
+        """Write the files of a host of a public report.
+
+        :param siblings: returns the threads of the core of a CPU
+        :param caches: returns index, level, type and sharing CPUs of each
+            cache of a CPU; None instead of these for no such file
+        :param nodes: CPUs of each NUMA node by number; None for no folder
+        """
+        shutil.rmtree(self.cpu)
+        shutil.rmtree(self.node)
+        self.write('cpu/online', online)
+        for cpu in kernel_files.parse_cpus(online, ''):
+            folder = f'cpu/cpu{cpu}'
+            self.write(f'{folder}/topology/core_cpus_list', siblings(cpu))
+            for name in ('package_cpus_list', 'die_cpus_list'):
+                self.write(f'{folder}/topology/{name}', '0-15')
+            for index, level, kind, shared in caches(cpu):
+                cache = f'{folder}/cache/index{index}'
+                self.write(f'{cache}/level', str(level))
+                self.write(f'{cache}/type', kind)
+                if shared is not None:
+                    self.write(f'{cache}/shared_cpu_list', shared)
+        for number, cpus in (nodes or {}).items():
+            self.write(f'node/node{number}/cpulist', cpus)
+        return self.read()
+
+    def test_last_level_cache_behind_a_gap(self):
+        found = self.make('0-7', str, lambda cpu: [
+            (0, 1, 'Data', str(cpu)), (1, 1, 'Instruction', str(cpu)),
+            (3, 3, 'Unified', '0-3' if cpu < 4 else '4-7')], {0: '0-7'})
+        self.assertEqual('8 CPUs on 8 cores, 2 shared L3, 1 die, 1 package, '
+                         '1 NUMA node', found.describe())
+
+    def test_node_without_cpus_and_sparse_nodes(self):
+        found = self.make('0-3', str, lambda cpu: [
+            (0, 1, 'Data', str(cpu)), (1, 3, 'Unified', '0-3')],
+            {0: '0-1', 8: '2-3', 250: ''})
+        self.assertEqual('4 CPUs on 4 cores, 1 shared L3, 1 die, 1 package, '
+                         '2 NUMA nodes', found.describe())
+
+    def test_offline_cpu_and_a_cache_that_contradicts(self):
+        found = self.make('1-3', str, lambda cpu: [
+            (0, 1, 'Data', str(cpu)),
+            (1, 3, 'Unified', '1' if cpu == 1 else '1-3')], {0: '1-3'})
+        self.assertEqual(
+            '3 CPUs on 3 cores, 1 die, 1 package, 1 NUMA node, unknown: '
+            'caches (CPUs 2 and 1 disagree on their level 3 caches)',
+            found.describe())
+
+    def test_cores_of_three_kinds_of_which_one_has_no_l3(self):
+        def pair(cpu):
+            return '0-1' if cpu < 2 else '2-3' if cpu < 4 else str(cpu)
+
+        found = self.make('0-9', pair, lambda cpu: [
+            (0, 1, 'Data', pair(cpu)),
+            (1, 2, 'Unified', pair(cpu) if cpu < 4 else
+             '4-7' if cpu < 8 else '8-9'),
+            *([(2, 3, 'Unified', '0-7')] if cpu < 8 else [])], {0: '0-9'})
+        self.assertEqual(
+            '10 CPUs on 8 cores, 2 shared L1, 4 shared L2, 1 shared L3, '
+            '1 die, 1 package, 1 NUMA node', found.describe())
+
+    def test_siblings_that_are_off_are_still_listed(self):
+        found = self.make('0-1', lambda cpu: f'{cpu},{cpu + 2}', lambda cpu: [
+            (0, 1, 'Data', f'{cpu},{cpu + 2}'), (1, 3, 'Unified', '0-3')],
+            {0: '0-3'})
+        self.assertEqual('2 CPUs on 2 cores, 1 shared L3, 1 die, 1 package, '
+                         '1 NUMA node', found.describe())
+
+    def test_caches_without_the_cpus_that_share_them(self):
+        found = self.make('0-1', str, lambda cpu: [
+            (0, 1, 'Data', str(cpu)), (1, 2, 'Unified', None)], {0: '0-1'})
+        self.assertRegex(found.describe(),
+                         '1 NUMA node, unknown: caches .*shared_cpu_list')
+
+    def test_guests_spread_on_hosts_without_numa_and_caches(self):
+        """They stayed for ever on the CPU where they began."""
+        for nodes in ({0: '0-7'}, None):
+            topology = self.make('0-7', str, lambda cpu: [], nodes)
+            driver = pool.PoolAffinity(workload_profiles.UNPROFILED,
+                                       base.AffinityOptions())
+            last = None
+            for second, share in ((0, 1.0), (100, 8.0), (200, 8.0),
+                                  (300, 8.0), (400, 8.0)):
+                last = driver.decide(base.AffinityView(
+                    float(second), topology,
+                    hosts.guests([None] * 8, ALL), share), last)
+            self.assertEqual(ALL, frozenset().union(*(
+                cpus for sets in last.sets.values() for cpus in sets)), nodes)
 
     def test_file_of_online_cpus_is_needed_without_cpus(self):
         self.write('cpu/online', '\n')
