@@ -9,6 +9,7 @@ group of the same name has taken its place.
 A machine may have controllers of both versions; each is looked up in its own.
 """
 
+from collections.abc import Iterator
 import contextlib
 import os
 import re
@@ -124,7 +125,7 @@ class Hierarchy:
         raise CgroupError(f'process {pid} has no group of {controller} '
                           f'that is visible here, by {file}{hidden}')
 
-    def scope(self, pid: int) -> str:
+    def scope(self, pid: int, controller: str = 'cpu') -> str:
         """Return the group of a guest, by the PID of its QEMU.
 
         libvirt makes a group for each kind of thread below it.  Without such
@@ -132,7 +133,7 @@ class Hierarchy:
 
         :raises CgroupError: if the process has no visible group.
         """
-        own = self.directory(pid, 'cpu')
+        own = self.directory(pid, controller)
         if not _THREADS.fullmatch(os.path.basename(own)):
             return own
         base = os.path.dirname(own)
@@ -301,3 +302,10 @@ def effective_cpus(group: Group) -> frozenset[int]:
                                                f'{group.path}/{name}'):
                 return cpus
     return frozenset()
+
+
+def groups_above(path: str, root: str) -> Iterator[str]:
+    """Yield the groups above one, up to the topmost visible one."""
+    while path != root and path.startswith(root):
+        path = os.path.dirname(path)
+        yield path

@@ -5,7 +5,7 @@
 ``dedicated_cpus`` decides which CPUs a secondary may use.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 import contextlib
 import errno
 import os
@@ -70,7 +70,8 @@ class CpuSets:
         self.path = cgroup_handles.base_of(hierarchy, guest, 'cpuset')
         scope = cgroup_handles.scope_of(self.path)
         self.v1 = hierarchy.version_of('cpuset') == 1
-        self._paths_above = list(_above(scope, hierarchy.root('cpuset')))
+        self._paths_above = list(cgroups.groups_above(
+            scope, hierarchy.root('cpuset')))
         #: The nearest group above with CPUs, once it was looked for.
         self._above: cgroups.Group | None = None
         #: The guest's topmost group as '', and its thread groups by name.
@@ -180,13 +181,6 @@ class CpuSets:
         self._close_above()
         for group in self.groups.values():
             group.close()
-
-
-def _above(path: str, root: str) -> Iterator[str]:
-    """Yield the groups above one, up to the topmost visible one."""
-    while path != root and path.startswith(root):
-        path = os.path.dirname(path)
-        yield path
 
 
 def order_writes(sets: CpuSets, now: Mapping[str, str],

@@ -45,7 +45,7 @@ from secondary_scheduler.agent.cpu_sets import (
 )
 from secondary_scheduler.agent.domains import Primary, Secondary
 from secondary_scheduler.agent.pins import Cpus
-from secondary_scheduler.agent.primary_pins import PrimaryPins
+from secondary_scheduler.agent.primary_pins import Claim, PrimaryPins
 from secondary_scheduler.agent.problems import Problems
 
 LOG = logging.getLogger(__name__)
@@ -104,6 +104,8 @@ class DedicatedCpus:
         #: Dedicated CPUs of primaries; None until they are known, so that an
         #: agent that has just started widens no set.
         self.own: Cpus | None = None
+        #: The same by primary and evidence.
+        self.claims: Sequence[Claim] = ()
 
     @property
     def problems(self) -> dict[str, str]:
@@ -117,13 +119,6 @@ class DedicatedCpus:
         with self._lock:
             return {key: one.reason for key, one in self._refusals.items()}
 
-    def first_cpus(self, guest: Secondary) -> Cpus:
-        """Return the CPUs of a guest before anything was written.
-
-        :returns: no CPUs if they cannot be read.
-        """
-        return self._first_common(guest, lambda name: not name)
-
     def shared_cpus(self, guest: Secondary) -> Cpus:
         """Return the CPUs on which all vCPUs of a guest could run at first.
 
@@ -132,23 +127,13 @@ class DedicatedCpus:
 
         :returns: no CPUs if they cannot be read, or if none is common to all
         """
-        return self._first_common(
-            guest, lambda name: not name or name.startswith('vcpu'))
-
-    def _first_common(self, guest: Secondary, wanted: Callable[[str], bool]
-                      ) -> Cpus:
-        """Return the CPUs common to the first sets of some groups.
-
-        :param wanted: returns whether a group counts, by its name; it does
-            for the topmost one
-        """
         with self._lock, contextlib.suppress(OSError, ValueError,
                                              cgroups.CgroupError):
             sets = self._opened(guest)
             known = self._records.get(cgroup_handles.key_of(guest), {})
             texts = {known[name].original if name in known
-                     else sets.read_set(name)
-                     for name in filter(wanted, sets.groups)}
+                     else sets.read_set(name) for name in sets.groups
+                     if not name or name.startswith('vcpu')}
             return frozenset.intersection(*map(sets.allowed, texts))
         return frozenset()
 
@@ -159,17 +144,19 @@ class DedicatedCpus:
         """Find the dedicated CPUs of primaries.
 
         :param guests: the secondaries.  A set over which Nova lets one of
-            them float is not dedicated to any primary.
+            them float is not dedicated to any primary, unless its flavor says
+            so.
         :param now: the time in seconds, by default that of the clock.
         """
         with self._finding:
-            own = self.pins.find_own(
-                primaries, guests, self.first_cpus,
-                time.monotonic() if now is None else now)
+            claims = self.pins.find_own(
+                primaries, guests, time.monotonic() if now is None else now)
+            own = frozenset[int]().union(*(one.cpus for one in claims))
             if own != (self.own or frozenset()):
-                LOG.info('Dedicated CPUs of primaries: %s',
-                         kernel_files.format_cpus(own) or 'none')
-            self.own = own
+                LOG.info('Dedicated CPUs of primaries: %s', ', '.join(
+                    f'{kernel_files.format_cpus(one.cpus)} ({one.name}, '
+                    f'by {one.evidence})' for one in claims) or 'none')
+            self.own, self.claims = own, claims
 
     # -- the sets of secondaries -------------------------------------------
     def narrow_sets(self, guests: Iterable[Secondary],

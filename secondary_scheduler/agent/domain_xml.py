@@ -13,10 +13,15 @@ import re
 from xml.etree import ElementTree  # nosec B405
 
 from secondary_scheduler.agent import kernel_files
+from secondary_scheduler.agent.nova_metadata import (
+    NOVA,
+    UnreadableDomain,
+    find_only,
+    read_instance,
+)
 from secondary_scheduler.agent.pins import NO_PINS, Pins, read_pins
 from secondary_scheduler.model import vocabulary
 
-NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
 #: Namespace of the metadata in which ``throttles`` records original limits.
 LIMITS = 'https://opendev.org/secondary-scheduler/limits/1.0'
 
@@ -36,10 +41,6 @@ _TAP = re.compile(r'(?!\.{1,2}$)[^\s/:]{1,15}')
 #: Names of disks in a domain, and the types of disks on the host itself.
 _DISK = re.compile(r'[a-z]{1,8}')
 _LOCAL = frozenset({'file', 'block', 'volume'})
-
-
-class UnreadableDomain(ValueError):
-    """A damaged or ambiguous domain XML; its guest counts as a primary."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,17 +129,6 @@ def is_plausible(guest: DomainGuest) -> bool:
                 <= vocabulary.HIGHEST_PRIORITY)
 
 
-def _only(parent: ElementTree.Element, path: str) -> ElementTree.Element:
-    """Return the only element of this path.
-
-    :raises UnreadableDomain: if there is none or more than one.
-    """
-    found = parent.findall(path)
-    if len(found) != 1:
-        raise UnreadableDomain(f'{len(found)} elements {path} instead of one')
-    return found[0]
-
-
 def read_guest(xml: str, uuid: str) -> DomainGuest | None:
     """Return the secondary that a domain XML describes.
 
@@ -155,21 +145,13 @@ def read_guest(xml: str, uuid: str) -> DomainGuest | None:
         root = ElementTree.fromstring(xml)  # noqa: S314  # nosec B314
     except (ElementTree.ParseError, ValueError) as exc:
         raise UnreadableDomain(str(exc)) from exc
-    if root.tag != 'domain' or (_only(root, 'uuid').text or '').strip() != (
-            uuid):
+    if root.tag != 'domain' or (
+            find_only(root, 'uuid').text or '').strip() != uuid:
         raise UnreadableDomain('the UUID is another domain\'s')
-    instances = root.findall(f'metadata/{NOVA}instance')
-    if not instances:
+    instance = read_instance(root)
+    if instance is None:
         return None
-    if len(instances) > 1:
-        raise UnreadableDomain('several Nova instances in the metadata')
-    flavor = _only(instances[0], f'{NOVA}flavor')
-    specs = {}
-    for spec in flavor.findall(f'{NOVA}extraSpecs/{NOVA}extraSpec'):
-        name = spec.get('name', '')
-        if name in specs:
-            raise UnreadableDomain(f'extra spec {name} is there twice')
-        specs[name] = (spec.text or '').strip()
+    flavor, specs = instance.flavor, instance.extra_specs or {}
     mark = vocabulary.read_mark(specs)
     if mark is None:
         return None
@@ -177,12 +159,12 @@ def read_guest(xml: str, uuid: str) -> DomainGuest | None:
     memory = (flavor.findtext(f'{NOVA}memory') or '').strip()
     vcpu = root.find('vcpu')
     cpus = '' if vcpu is None else vcpu.get('cpuset', '')
-    images = instances[0].findall(f'{NOVA}image')
+    images = instance.element.findall(f'{NOVA}image')
     taps = [target.get('dev', '') for target
             in root.findall('devices/interface/target')]
     return DomainGuest(
         uuid=uuid,
-        name=_only(root, 'name').text or '',
+        name=find_only(root, 'name').text or '',
         priority=mark.priority,
         vcpus=int(vcpus) if _VCPUS.fullmatch(vcpus) else 1,
         taps=tuple(filter(_TAP.fullmatch, taps)),
@@ -203,7 +185,7 @@ def read_other_guest(xml: str) -> OtherGuest | None:
         return None
     try:
         root = ElementTree.fromstring(xml)  # noqa: S314  # nosec B314
-        name = _only(root, 'name').text or ''
+        name = find_only(root, 'name').text or ''
     except (ElementTree.ParseError, ValueError):
         return None
     return OtherGuest(name, _memory(root), pins=read_pins(root))

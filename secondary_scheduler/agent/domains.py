@@ -24,12 +24,12 @@ from secondary_scheduler.agent import store as agent_store
 from secondary_scheduler.agent.domain_xml import (
     DomainGuest,
     OtherGuest,
-    UnreadableDomain,
     is_plausible,
     read_guest,
     read_other_guest,
 )
 from secondary_scheduler.agent.libvirt_connection import close_connection
+from secondary_scheduler.agent.nova_metadata import UnreadableDomain
 from secondary_scheduler.agent.problems import Problems
 
 LOG = logging.getLogger(__name__)

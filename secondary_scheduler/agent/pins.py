@@ -3,19 +3,27 @@
 """Dedicated CPUs of a guest, by its domain XML and by its threads.
 
 Nova pins each vCPU of an instance with ``hw:cpu_policy=dedicated`` to a CPU of
-``cpu_dedicated_set``.  Guests that share CPUs float over a set of CPUs, which
-libvirt describes with the same elements.  The difference is that a guest with
-dedicated CPUs has one CPU for each of its vCPUs.
+``cpu_dedicated_set``.  It describes the CPUs over which vCPUs float with the
+same elements: those of a NUMA cell, which may be one CPU.  What the flavor and
+the image say therefore outranks the pins.  Older domains lack it.  There, and
+in domains of other programs, each CPU to which a thread is pinned alone is
+dedicated: this guest cannot get out of the way of a secondary.
+
+Neither does the number of vCPUs say that a set is dedicated, nor a set in the
+element ``vcpu``: it is ``cpu_shared_set``, be it a single CPU.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 import os
 import re
 import typing
 from xml.etree import ElementTree  # nosec B405
 
-from secondary_scheduler.agent import kernel_files
+from secondary_scheduler.agent import cpu_policies, kernel_files
+from secondary_scheduler.agent.nova_metadata import (
+    UnreadableDomain,
+    read_instance,
+)
 
 Cpus = frozenset[int]
 
@@ -27,10 +35,16 @@ class Pins(typing.NamedTuple):
     """CPUs to which threads of a guest are confined, one entry per thread.
 
     Threads that are not confined are left out.
+
+    :param shared: the set of vCPUs without a pin; no CPUs if it is not named
+    :param by_flavor: the dedicated CPUs by flavor and image; None if these are
+        not known
     """
 
     vcpus: tuple[Cpus, ...] = ()
     others: tuple[Cpus, ...] = ()
+    shared: Cpus = frozenset()
+    by_flavor: Cpus | None = None
 
 
 NO_PINS = Pins()
@@ -39,16 +53,34 @@ NO_PINS = Pins()
 def read_pins(root: ElementTree.Element) -> Pins:
     """Return the pins in a domain XML; unreadable ones are left out."""
     vcpu = root.find('vcpu')
-    count = _number(vcpu.text if vcpu is not None else None)
-    default = _cpus(vcpu)
+    shared = _cpus(vcpu)
     pinned = {_number(pin.get('vcpu')): _cpus(pin)
               for pin in root.findall('cputune/vcpupin')}
-    vcpus = [pinned.get(number) or default for number in range(
-        max(count, len(pinned)))]
+    count = max(_number(vcpu.text if vcpu is not None else None), len(pinned))
+    vcpus = [pinned.get(number) or shared for number in range(count)]
     others = [_cpus(pin) for path in ('cputune/emulatorpin',
                                       'cputune/iothreadpin')
               for pin in root.findall(path)]
-    return Pins(tuple(filter(None, vcpus)), tuple(filter(None, others)))
+    dedicated = _find_dedicated(root, count)
+    return Pins(
+        tuple(filter(None, vcpus)), tuple(filter(None, others)), shared,
+        None if dedicated is None else frozenset[int]().union(
+            *(pinned.get(number, ()) for number in dedicated.vcpus),
+            *(others if dedicated.others else ())))
+
+
+def _find_dedicated(root: ElementTree.Element, vcpus: int
+                    ) -> cpu_policies.DedicatedThreads | None:
+    """Return the threads with dedicated CPUs by the flavor, None if unknown.
+    """
+    try:
+        instance = read_instance(root)
+        if instance is None or instance.extra_specs is None:
+            return None
+        return cpu_policies.find_dedicated(
+            instance.extra_specs, instance.read_properties(), vcpus)
+    except UnreadableDomain:
+        return None
 
 
 def _number(text: str | None) -> int:
@@ -119,16 +151,11 @@ def _read_status(path: str) -> tuple[str, Cpus]:
 def own_cpus(pins: Pins, shared: Collection[Cpus]) -> Cpus:
     """Return the dedicated CPUs of a guest.
 
-    A set is dedicated if it confines at least as many vCPUs as it has CPUs.
-    A single CPU to which another thread is pinned is dedicated, too.
-
-    :param shared: sets over which other guests float; never dedicated.
+    :param shared: sets over which other guests float.  Without the word of a
+        flavor a pin to one of them is not dedicated
     """
-    own: set[int] = set()
-    for cpus, count in Counter(pins.vcpus).items():
-        if len(cpus) <= count and cpus not in shared:
-            own |= cpus
-    for cpus in pins.others:
-        if len(cpus) == 1 and cpus not in shared:
-            own |= cpus
-    return frozenset(own)
+    if pins.by_flavor is not None:
+        return pins.by_flavor
+    return frozenset[int]().union(*(
+        cpus for cpus in (*pins.vcpus, *pins.others)
+        if len(cpus) == 1 and cpus != pins.shared and cpus not in shared))

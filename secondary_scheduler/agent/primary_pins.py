@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""CPUs to which primaries are pinned, by their XML and by their threads."""
+"""Dedicated CPUs of primaries, by their XML and by their threads."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 import contextlib
+import enum
 import math
 import os
+import typing
 
 from secondary_scheduler.agent import cgroups, kernel_files, pins
 from secondary_scheduler.agent.domains import Primary, Secondary
@@ -15,9 +17,24 @@ from secondary_scheduler.agent.pins import Cpus
 #: primaries are read at once.
 _MASKS_S = 10.0
 
-#: Returns the CPUs of a secondary before anything was written, none if they
-#: are not known.
-FirstCpus = Callable[[Secondary], Cpus]
+
+class Evidence(enum.StrEnum):
+    """Source of the knowledge that CPUs are dedicated."""
+
+    FLAVOR = 'flavor or image'
+    PINS = 'pins in its XML'
+    MASKS = 'masks of its threads'
+
+
+class Claim(typing.NamedTuple):
+    """Dedicated CPUs of a primary.
+
+    :param name: the primary's name in libvirt
+    """
+
+    name: str
+    cpus: Cpus
+    evidence: Evidence
 
 
 class PrimaryPins:
@@ -38,12 +55,10 @@ class PrimaryPins:
         self._vcpus: dict[int, Cpus | None] = {}
 
     def find_own(self, primaries: Iterable[Primary],
-                 guests: Iterable[Secondary], first_cpus: FirstCpus,
-                 now: float) -> Cpus:
-        """Return the CPUs that primaries have for themselves.
+                 guests: Iterable[Secondary], now: float) -> list[Claim]:
+        """Find the CPUs that primaries have for themselves.
 
-        :param guests: the secondaries.  A set over which one of them floats
-            is not dedicated to any primary
+        :param guests: the secondaries
         :param now: time in seconds on any clock
         """
         known = {(one.pid, one.started): one for one in primaries}
@@ -57,7 +72,11 @@ class PrimaryPins:
                            for thread in self._read_threads(one)[1]}
             self._masks = {key: self._read_threads(one)[0]
                            for key, one in known.items()}
-        return self._own_cpus(known, list(guests), first_cpus)
+        shared = {*(kernel_files.parse_cpus(guest.cpus, guest.uuid)
+                    for guest in guests),
+                  *(one.pins.shared for one in known.values())}
+        return [claim for one in known.values()
+                for claim in self._claims(one, shared) if claim.cpus]
 
     def changed(self) -> bool:
         """Return whether a vCPU of a primary was pinned to other CPUs.
@@ -89,29 +108,49 @@ class PrimaryPins:
         except OSError:
             return None
 
-    def _own_cpus(self, primaries: Mapping[tuple[int, int], Primary],
-                  guests: Collection[Secondary], first_cpus: FirstCpus
-                  ) -> Cpus:
-        given = {kernel_files.parse_cpus(guest.cpus, guest.uuid)
-                 for guest in guests}
-        own = frozenset[int]().union(*(
-            pins.own_cpus(one.pins, given) for one in primaries.values()))
-        if any(pins.own_cpus(one, given) for one in self._masks.values()):
-            # A thread that may run on all CPUs of the host, or of its group,
-            # is not pinned.
-            floated = given | self._floated()
-            floated.update(map(first_cpus, guests))
-            own = own.union(*(pins.own_cpus(one, floated)
-                              for one in self._masks.values()))
-        return own
+    def _claims(self, primary: Primary, shared: Collection[Cpus]
+                ) -> Iterator[Claim]:
+        """Yield the dedicated CPUs of a primary, by evidence.
 
-    def _floated(self) -> set[Cpus]:
-        """Return the CPU sets over which unpinned threads float."""
-        # They have the mask of the first process, which isolcpus of the
-        # kernel and CPUAffinity of systemd narrow.
-        found = set(pins.read_threads(1, self._hierarchy.proc)[0].others)
-        with contextlib.suppress(ValueError, cgroups.CgroupError), (
-                contextlib.closing(cgroups.Group(
-                    self._hierarchy.root('cpuset')))) as root:
-            found.add(cgroups.effective_cpus(root))
-        return found
+        :param shared: sets over which Nova lets guests float
+        """
+        known = pins.own_cpus(primary.pins, shared)
+        yield Claim(primary.name, known, Evidence.PINS if
+                    primary.pins.by_flavor is None else Evidence.FLAVOR)
+        masks = self._masks[primary.pid, primary.started]
+        named = {*primary.pins.vcpus, *primary.pins.others,
+                 primary.pins.shared}
+        if pins.own_cpus(masks, named.union(shared)):
+            # Threads may also be pinned by hand, without the XML.
+            yield Claim(primary.name, pins.own_cpus(masks, named.union(
+                shared, self._masks_of(primary, named))) - known,
+                Evidence.MASKS)
+
+    def _masks_of(self, primary: Primary, named: Collection[Cpus]
+                  ) -> Iterator[Cpus]:
+        """Yield the masks that threads have which are not pinned by hand.
+
+        They have what the groups above leave of the set that the XML names,
+        or all of that.
+
+        :param named: the sets in the XML; no CPUs for none
+        """
+        # Unless they are in a group of CPUs, threads have the mask of the
+        # first process, which isolcpus of the kernel and CPUAffinity of
+        # systemd narrow.
+        for most in (*pins.read_threads(1, self._hierarchy.proc)[0].others,
+                     self._inherited(primary)):
+            yield most
+            yield from (most & cpus or most for cpus in named)
+
+    def _inherited(self, primary: Primary) -> Cpus:
+        """Return the CPUs of the group above a primary's, if known."""
+        with contextlib.suppress(OSError, ValueError, cgroups.CgroupError):
+            root = path = self._hierarchy.root('cpuset')
+            with contextlib.suppress(cgroups.CgroupError):
+                path = self._hierarchy.scope(primary.pid, 'cpuset')
+            for above in (*cgroups.groups_above(path, root), root):
+                with contextlib.closing(cgroups.Group(above)) as group:
+                    if cpus := cgroups.effective_cpus(group):
+                        return cpus
+        return frozenset()

@@ -244,6 +244,10 @@ class Reporter:
             'priority_effective': dict(parts.actuator.effective),
             'problems': self.problems(),
             'dedicated_cpus': sorted(parts.dedicated_cpus.own or ()),
+            'dedicated_to': [
+                {'primary': one.name, 'cpus': sorted(one.cpus),
+                 'evidence': one.evidence}
+                for one in parts.dedicated_cpus.claims],
             'affinity': parts.affinity.status(guests),
             'sensors': parts.gauges.problems,
             'memory': _memory(parts.memory_guard.seen),

@@ -222,6 +222,9 @@ def _screen(found: dict[str, typing.Any]) -> list[str]:
     if found['dedicated_cpus']:
         lines.append('CPUs that are dedicated to primaries: '
                      + kernel_files.format_cpus(found['dedicated_cpus']))
+    lines += [f'primary {one["primary"]}: CPUs '
+              f'{kernel_files.format_cpus(one["cpus"])} are dedicated, by '
+              f'{one["evidence"]}' for one in found['dedicated_to']]
     lines += _affinity_lines(found['affinity'])
     if found.get('configuration'):
         lines.append('configuration: not reloaded, options and policies are '

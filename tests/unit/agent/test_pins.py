@@ -21,6 +21,26 @@ MIXED = '''<domain><vcpu placement='static'>4</vcpu><cputune>
 </cputune></domain>'''
 
 
+def domain(vcpus, emulator, specs=None, properties=None):
+    """Return the XML of a domain; ``specs`` None are of an older release."""
+    lines = ''.join(f'<nova:extraSpec name="{name}">{value}</nova:extraSpec>'
+                    for name, value in (specs or {}).items())
+    image = ''.join(f'<nova:property name="{name}">{value}</nova:property>'
+                    for name, value in (properties or {}).items())
+    return (
+        '<domain><metadata><nova:instance '
+        'xmlns:nova="http://openstack.org/xmlns/libvirt/nova/1.1">'
+        '<nova:flavor name="f">'
+        + f'<nova:extraSpecs>{lines}</nova:extraSpecs>' * (specs is not None)
+        + f'</nova:flavor><nova:image uuid=""><nova:properties>{image}'
+        '</nova:properties></nova:image></nova:instance></metadata>'
+        f'<vcpu placement="static">{len(vcpus)}</vcpu><cputune>' + ''.join(
+            f'<vcpupin vcpu="{number}" cpuset="{cpus}"/>'
+            for number, cpus in enumerate(vcpus))
+        + f'<emulatorpin cpuset="{emulator}"/>'
+        f'<iothreadpin iothread="1" cpuset="{emulator}"/></cputune></domain>')
+
+
 def read(xml):
     return pins.read_pins(ElementTree.fromstring(xml))
 
@@ -44,20 +64,111 @@ class Xml(unittest.TestCase):
                     '<domain/>', '<domain><vcpu/><cputune/></domain>'):
             self.assertEqual(frozenset(), own(xml), xml)
 
-    def test_as_many_cpus_as_vcpus_are_dedicated(self):
-        xml = '<domain><vcpu cpuset="4-5">2</vcpu></domain>'
-        self.assertEqual({4, 5}, own(xml))
-        # But not if Nova lets other guests float over the same set.
-        self.assertEqual(frozenset(), own(xml, {4, 5}))
-        self.assertEqual({4, 5}, own(xml, {4, 5, 6}))
+    def test_floating_guest_as_wide_as_its_set_has_no_dedicated_cpu(self):
+        for vcpus, cpus in ((1, '4'), (2, '4'), (2, '4-5'), (4, '0-3')):
+            self.assertEqual(frozenset(), own(
+                f'<domain><vcpu cpuset="{cpus}">{vcpus}</vcpu></domain>'))
+
+    def test_vcpus_that_float_over_a_cell_have_no_dedicated_cpu(self):
+        """Nova lets those of instances with huge pages or NUMA nodes."""
+        for vcpus in (2, 3, 4, 5):
+            self.assertEqual(frozenset(), own(domain(vcpus * ['0-3'], '0-3')))
+        self.assertEqual(frozenset(), own(domain(
+            ['0-3', '0-3', '4-7', '4-7'], '0-7')))
+
+    def test_one_cpu_for_each_vcpu_is_dedicated(self):
+        self.assertEqual({2, 3}, own(domain(['2', '3'], '2-3')))
+        self.assertEqual({2}, own(domain(['2'], '2')))
+        # They cannot get out of the way of a secondary.
+        self.assertEqual({2}, own(domain(['2', '2'], '2')))
+
+    def test_pin_to_a_set_over_which_guests_float_is_not_dedicated(self):
+        self.assertEqual({3}, own(domain(['2', '3'], '2-3'), {2}))
+        self.assertEqual({2, 3}, own(domain(['2', '3'], '2-3'), {2, 3}))
 
     def test_single_pinned_vcpu_has_a_dedicated_cpu(self):
         self.assertEqual({2}, own(
             '<domain><vcpu cpuset="0-7">2</vcpu><cputune>'
             '<vcpupin vcpu="1" cpuset="2"/></cputune></domain>'))
 
+    def test_flavor_outranks_pins_and_sets_over_which_guests_float(self):
+        large = {'hw:mem_page_size': 'large'}
+        for specs, expected in (
+                ({'hw:cpu_policy': 'dedicated'}, {0, 2}),
+                ({'hw:cpu_policy': 'shared', 'hw:numa_nodes': '2'}, set()),
+                ({'hw:numa_nodes': '2'}, set()), (large, set()),
+                ({'resources:PCPU': '2'}, {0, 2}),
+                ({**large, 'resources:PCPU': '0'}, set()),
+                ({'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '1'},
+                 {2}),
+                ({'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '^1'},
+                 {0}),
+                ({'hw:cpu_policy': 'mixed', 'hw:cpu_realtime': 'yes',
+                  'hw:cpu_realtime_mask': '^0'}, {2}),
+                ({'hw:cpu_policy': 'mixed', 'hw:cpu_realtime': 'yes',
+                  'hw:emulator_threads_policy': 'isolate'}, {0, 2, 5})):
+            self.assertEqual(expected, own(domain(
+                ['0', '2'], '5', specs), {0}), specs)
+
+    def test_dedicated_vcpus_keep_a_wide_set(self):
+        """The flavor promises them CPUs: which of these is not known."""
+        self.assertEqual({2, 3}, own(domain(
+            ['2-3', '2-3'], '2-3', {'hw:cpu_policy': 'dedicated'})))
+
+    def test_image_says_what_the_flavor_does_not(self):
+        for specs, expected in (({}, {0, 2}),
+                                ({'hw:mem_page_size': 'large'}, {0, 2}),
+                                ({'hw:cpu_policy': 'shared',
+                                  'hw:numa_nodes': '2'}, set())):
+            self.assertEqual(expected, own(domain(
+                ['0', '2'], '0,2', specs, {'hw_cpu_policy': 'dedicated'})))
+        self.assertEqual({2}, own(domain(
+            ['0', '2'], '0,2', {'hw:cpu_policy': 'mixed',
+                                'hw:cpu_realtime': 'true',
+                                'hw:cpu_realtime_mask': '0'},
+            {'hw_cpu_realtime_mask': '^0'})))
+        self.assertEqual(frozenset(), own(domain(
+            ['0', '2'], '0,2', {}, {'hw_numa_nodes': '2'})))
+
+    def test_only_isolated_emulator_threads_have_a_dedicated_cpu(self):
+        for policy, expected in (('isolate', {2, 5}), ('share', {2})):
+            self.assertEqual(expected, own(domain(['2'], '5', {
+                'hw:cpu_policy': 'dedicated',
+                'hw:emulator_threads_policy': policy})), policy)
+
+    def test_pins_by_hand_outrank_a_flavor_for_which_nova_pins_nothing(self):
+        for specs in ({}, {'hw:cpu_policy': 'shared'}):
+            self.assertEqual({2}, own(domain(['2', '0-3'], '0-3', specs)))
+
+    def test_pins_count_where_the_flavor_cannot_be_understood(self):
+        for specs in ({'hw:cpu_policy': 'of tomorrow'},
+                      {'hw:cpu_policy': 'mixed'},
+                      {'hw:cpu_policy': 'mixed', 'hw:cpu_realtime': 'no'},
+                      {'hw:cpu_policy': 'mixed',
+                       'hw:cpu_dedicated_mask': 'x'},
+                      {'hw:cpu_policy': 'mixed',
+                       'hw:cpu_dedicated_mask': '7'}):
+            self.assertEqual({2}, own(domain(['2', '0-3'], '0-3', specs)),
+                             specs)
+        shared = domain(['2', '0-3'], '0-3', {'hw:mem_page_size': 'large'})
+        self.assertEqual(frozenset(), own(shared))
+        metadata = shared[shared.index('<metadata>') + 10:
+                          shared.index('</metadata>')]
+        for text, other in (
+                (metadata, 2 * metadata),       # two instances
+                ('extraSpec', 'other'), ('hw:mem_page_size', 'other'),
+                ('</nova:extraSpecs>', '<nova:extraSpec '
+                 'name="hw:mem_page_size"/></nova:extraSpecs>')):
+            self.assertEqual({2}, own(shared.replace(text, other)), other)
+        # A domain of a release that does not write extra specs.
+        self.assertEqual({2}, own(domain(['2', '0-3'], '0-3', None)))
+
     @fuzzing.fuzzed
-    @given(fuzzing.spoilt(MIXED, ('cpuset=', '<vcpupin', '99999999', '-')))
+    @given(fuzzing.spoilt(MIXED, ('cpuset=', '<vcpupin', '99999999', '-'))
+           | fuzzing.spoilt(domain(['2', '0-3'], '5', {
+               'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '^1',
+               'hw:emulator_threads_policy': 'isolate'}), (
+                   '^', ',', '-', 'mixed', 'resources:PCPU', 'hw:')))
     def test_anything(self, text):
         try:
             root = ElementTree.fromstring(text)

@@ -149,6 +149,25 @@ class CommandsTest(AgentTestCase):
                      'sensor probe:p99_ms: there is no such probe'):
             self.assertIn(text, out)
 
+    def test_status_names_primaries_with_dedicated_cpus_and_evidence(self):
+        self.host.guest(1, specs={})
+        self.host.libvirt.domains[-1].xml = (
+            '<domain><name>instance-00000001</name><vcpu>2</vcpu><cputune>'
+            '<vcpupin vcpu="0" cpuset="2"/><vcpupin vcpu="1" cpuset="3"/>'
+            '</cputune></domain>')
+        agent = self.make()
+        agent._domains_changed()
+        agent.step()
+        agent.write_status()
+        _, out, _ = self.call('status')
+        self.assertIn('CPUs that are dedicated to primaries: 2-3\n'
+                      'primary instance-00000001: CPUs 2-3 are dedicated, by '
+                      'pins in its XML\n', out)
+        _, out, _ = self.call('status', '--json')
+        self.assertEqual([{'primary': 'instance-00000001', 'cpus': [2, 3],
+                           'evidence': 'pins in its XML'}],
+                         json.loads(out)['dedicated_to'])
+
     def test_help_names_the_commands(self):
         with self.assertRaises(SystemExit), contextlib.redirect_stdout(
                 io.StringIO()) as out:
