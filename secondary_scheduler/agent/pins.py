@@ -56,7 +56,8 @@ def read_pins(root: ElementTree.Element) -> Pins:
     shared = _cpus(vcpu)
     pinned = {_number(pin.get('vcpu')): _cpus(pin)
               for pin in root.findall('cputune/vcpupin')}
-    count = max(_number(vcpu.text if vcpu is not None else None), len(pinned))
+    count = max(_number(vcpu.text if vcpu is not None else None),
+                max(pinned, default=-1) + 1)
     vcpus = [pinned.get(number) or shared for number in range(count)]
     others = [_cpus(pin) for path in ('cputune/emulatorpin',
                                       'cputune/iothreadpin')

@@ -295,6 +295,30 @@ class TestReader(unittest.TestCase):
             self.assertEqual(ALL, frozenset().union(*(
                 cpus for sets in last.sets.values() for cpus in sets)), nodes)
 
+    @FEWER
+    @hypothesis.given(hosts.topologies(most_cpus=8), strategies.data())
+    def test_missing_files_make_facts_unknown_and_no_others(self, topology,
+                                                            data):
+        shutil.rmtree(self.cpu, ignore_errors=True)
+        shutil.rmtree(self.node, ignore_errors=True)
+        self.write_topology(topology)
+        files = sorted(str(path.relative_to(self.cpu.parent)) for path
+                       in self.cpu.parent.rglob('*')
+                       if path.is_file() and path.name != 'online')
+        for name in data.draw(strategies.sets(strategies.sampled_from(files),
+                                              max_size=3)):
+            self.remove(name)
+        found = self.read()
+        whole = {topology.cpus}
+        unknown = ' '.join(found.unknown)
+        for fact, attribute, expected in (
+                ('SMT siblings', 'cores', set(singletons(topology.cpus))),
+                ('caches', 'caches', set()), ('packages', 'packages', whole),
+                ('NUMA nodes', 'nodes', whole)):
+            self.assertEqual(expected if fact in unknown else set(
+                getattr(topology, attribute)),
+                set(getattr(found, attribute)), attribute)
+
     def test_file_of_online_cpus_is_needed_without_cpus(self):
         self.write('cpu/online', '\n')
         with self.assertRaisesRegex(ValueError, 'at least one CPU'):

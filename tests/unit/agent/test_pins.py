@@ -91,6 +91,13 @@ class Xml(unittest.TestCase):
             '<domain><vcpu cpuset="0-7">2</vcpu><cputune>'
             '<vcpupin vcpu="1" cpuset="2"/></cputune></domain>'))
 
+    def test_numbers_of_pinned_vcpus_may_have_gaps(self):
+        for count in ('', '8'):
+            self.assertEqual({2, 3}, own(
+                f'<domain><vcpu>{count}</vcpu><cputune>'
+                '<vcpupin vcpu="5" cpuset="2"/><vcpupin vcpu="7" cpuset="3"/>'
+                '</cputune></domain>'))
+
     def test_flavor_outranks_pins_and_sets_over_which_guests_float(self):
         large = {'hw:mem_page_size': 'large'}
         for specs, expected in (
