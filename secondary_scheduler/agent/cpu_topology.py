@@ -4,11 +4,11 @@
 
 A file that is missing or damaged makes a fact *unknown*, for all CPUs alike:
 
-* SMT siblings and caches that nobody can name are not shared.  A wrong
-  grouping could put a noisy guest beside a sensitive one;
+* each CPU is a core of its own if SMT siblings are unknown;
 * dies, packages and NUMA nodes are one.  A guess of more would keep guests on
   the CPUs where they began, and would count the memory bandwidth of a package
-  once for each CPU.
+  once for each CPU;
+* caches are left unknown (``Topology.cache_domains``).
 
 A kernel without NUMA has no folder of nodes, so that one node is known then.
 """
@@ -97,8 +97,8 @@ class _Reader:
             self._note(name, exc)
             return unknown
 
-    def caches(self) -> tuple[SharedCache, ...]:
-        """Return the caches that at least two CPUs share."""
+    def caches(self) -> tuple[SharedCache, ...] | None:
+        """Return the caches that at least two CPUs share, None if unknown."""
         levels: dict[int, dict[int, Cpus]] = {}
         try:
             for cpu in sorted(self._cpus):
@@ -110,7 +110,7 @@ class _Reader:
                 if len(part) > 1)
         except (OSError, ValueError) as exc:
             self._note('caches', exc)
-            return ()
+            return None
 
     def _caches_of(self, cpu: int) -> Iterable[tuple[int, Cpus]]:
         """Yield level and CPUs of the data caches of a CPU."""

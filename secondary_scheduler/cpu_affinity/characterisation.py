@@ -77,7 +77,8 @@ def choose_seats(topology: Topology, usable: Cpus) -> Seats:
 
 def _seats_of(topology: Topology, usable: Cpus, home: int) -> Seats:
     core = _part_with(topology.cores, home)
-    cache = _part_with(topology.cache_domains, home)
+    cache = (core if topology.caches is None
+             else _part_with(topology.cache_domains, home))
     # Where a fact is unknown, CPUs of one cache may look like those of two.
     far = frozenset[int]() if topology.unknown else topology.cpus - cache
     candidates = {

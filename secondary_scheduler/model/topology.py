@@ -27,19 +27,20 @@ class Topology:
     """CPUs of a host, and the hardware that they share.
 
     :param cores: SMT siblings: the CPUs of each physical core
-    :param caches: caches that at least two CPUs share
+    :param caches: caches that at least two CPUs share; None if they are not
+        known
     :param dies: CPUs of each die
     :param packages: CPUs of each package (socket)
     :param nodes: CPUs of each NUMA node
-    :param unknown: descriptions of facts that could not be read.  Unknown
-        cores and caches are not shared; all CPUs share an unknown die,
-        package or node
+    :param unknown: descriptions of facts that could not be read.  Each CPU
+        is a core of its own if the cores are unknown; all CPUs share an
+        unknown die, package or node
     :raises ValueError: if a partition does not have each CPU exactly once, if
         a cache has an unknown CPU, or if caches of one level overlap
     """
 
     cores: Partition
-    caches: tuple[SharedCache, ...]
+    caches: tuple[SharedCache, ...] | None
     dies: Partition
     packages: Partition
     nodes: Partition
@@ -53,7 +54,7 @@ class Topology:
             if not all(getattr(self, name)):
                 raise ValueError(f'{name} must have no empty part')
         levels: dict[int, set[int]] = {}
-        for cache in self.caches:
+        for cache in self.caches or ():
             known = levels.setdefault(cache.level, set())
             if not cache.cpus <= self.cpus or known & cache.cpus:
                 raise ValueError(f'level {cache.level} caches must have known '
@@ -71,7 +72,15 @@ class Topology:
 
         The last level is the highest one that a CPU shares.  A CPU without a
         shared cache is a domain of its own.
+
+        Where caches are not known, the CPUs of a package on the same NUMA node
+        count as sharing one.  A guess of smaller domains would predict no harm
+        where there is some, and keep guests on single CPUs.
         """
+        if self.caches is None:
+            return tuple(sorted((
+                package & node for package in self.packages
+                for node in self.nodes if package & node), key=min))
         found: list[Cpus] = []
         seen: set[int] = set()
         for cache in sorted(self.caches, key=lambda one: -one.level):
@@ -86,7 +95,8 @@ class Topology:
         """Return the topology of some of the CPUs."""
         some = frozenset(cpus)
         return Topology(
-            _restrict(self.cores, some), tuple(
+            _restrict(self.cores, some),
+            None if self.caches is None else tuple(
                 SharedCache(one.level, one.cpus & some)
                 for one in self.caches if len(one.cpus & some) > 1),
             _restrict(self.dies, some), _restrict(self.packages, some),
@@ -96,8 +106,9 @@ class Topology:
         """Return a description of one line."""
         parts = [f'{_count(self.cpus, "CPU")} on '
                  f'{_count(self.cores, "core")}']
-        levels = sorted({one.level for one in self.caches})
-        parts.extend(f'{sum(one.level == level for one in self.caches)} '
+        caches = self.caches or ()
+        levels = sorted({one.level for one in caches})
+        parts.extend(f'{sum(one.level == level for one in caches)} '
                      f'shared L{level}' for level in levels)
         parts.append(_count(self.dies, 'die'))
         parts.append(_count(self.packages, 'package'))

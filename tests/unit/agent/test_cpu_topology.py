@@ -129,15 +129,14 @@ class TestReader(unittest.TestCase):
             (folder / 'die_cpus_list').unlink()
         self.assertEqual(EXPECTED, self.read())
 
-    def test_unknown_cores_and_caches_are_not_shared(self):
-        """All CPUs share an unknown die, package or NUMA node."""
+    def test_unknown_facts_confine_no_guest(self):
         one = (ALL,)
         for name, attribute, expected in (
                 ('cpu/cpu3/topology/core_cpus_list', 'cores',
                  singletons(ALL)),
                 ('cpu/cpu3/topology/package_cpus_list', 'packages', one),
-                ('cpu/cpu3/cache', 'caches', ()),
-                ('cpu/cpu3/cache/index2/level', 'caches', ()),
+                ('cpu/cpu3/cache', 'caches', None),
+                ('cpu/cpu3/cache/index2/level', 'caches', None),
                 ('node/node1/cpulist', 'nodes', one),
                 ('node/node1', 'nodes', one)):
             with self.subTest(name):
@@ -185,7 +184,7 @@ class TestReader(unittest.TestCase):
         shutil.rmtree(self.cpu / 'cpu3/cache')
         (self.cpu / 'cpu3/cache').mkdir()
         found = self.read()
-        self.assertEqual((), found.caches)
+        self.assertIsNone(found.caches)
         self.assertIn('cpu3/cache has no cache', found.unknown[0])
 
     def test_contradictions_are_unknown(self):
@@ -292,8 +291,8 @@ class TestReader(unittest.TestCase):
                 last = driver.decide(base.AffinityView(
                     float(second), topology,
                     hosts.guests([None] * 8, ALL), share), last)
-            self.assertEqual(ALL, frozenset().union(*(
-                cpus for sets in last.sets.values() for cpus in sets)), nodes)
+            # No CPU is idle while a guest waits on another.
+            self.assertEqual({(ALL,)}, set(last.sets.values()), nodes)
 
     @FEWER
     @hypothesis.given(hosts.topologies(most_cpus=8), strategies.data())
@@ -313,11 +312,12 @@ class TestReader(unittest.TestCase):
         unknown = ' '.join(found.unknown)
         for fact, attribute, expected in (
                 ('SMT siblings', 'cores', set(singletons(topology.cpus))),
-                ('caches', 'caches', set()), ('packages', 'packages', whole),
+                ('packages', 'packages', whole),
                 ('NUMA nodes', 'nodes', whole)):
             self.assertEqual(expected if fact in unknown else set(
                 getattr(topology, attribute)),
                 set(getattr(found, attribute)), attribute)
+        self.assertEqual('caches' in unknown, found.caches is None)
 
     def test_file_of_online_cpus_is_needed_without_cpus(self):
         self.write('cpu/online', '\n')

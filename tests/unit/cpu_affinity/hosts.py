@@ -59,8 +59,11 @@ def split(cpus, sizes):
 
 
 @strategies.composite
-def topologies(draw, most_cpus=256):
-    """Draw a topology, by default of 1 to 256 CPUs, not always regular."""
+def topologies(draw, most_cpus=256, caches=((), (3,), (2, 3))):
+    """Draw a topology, by default of 1 to 256 CPUs, not always regular.
+
+    :param caches: levels of shared caches to choose from; None is unknown
+    """
     count = draw(strategies.integers(1, most_cpus))
     cpus = frozenset(range(count))
     # Siblings are neighbours, or half of the CPUs apart, as on real machines.
@@ -82,17 +85,18 @@ def topologies(draw, most_cpus=256):
         return tuple(frozenset().union(*(cores[one] for one in part))
                      for part in split(range(len(cores)), sizes))
 
-    caches = tuple(SharedCache(level, part) for level in draw(
-        strategies.sampled_from([(), (3,), (2, 3)]))
+    levels = draw(strategies.sampled_from(caches))
+    shared = None if levels is None else tuple(
+        SharedCache(level, part) for level in levels
         for part in grouped() if len(part) > 1)
-    return Topology(tuple(cores), caches, grouped(), grouped(),
+    return Topology(tuple(cores), shared, grouped(), grouped(),
                     draw(strategies.sampled_from([grouped(), (cpus,)])))
 
 
 @strategies.composite
 def views(draw, most_guests=16):
     """Draw a host with guests, some of unknown class, and primaries."""
-    topology = draw(topologies())
+    topology = draw(topologies(caches=((), (3,), (2, 3), None)))
     cpus = sorted(topology.cpus)
     some = strategies.sets(strategies.sampled_from(cpus), max_size=8)
     dedicated = frozenset(draw(some)) - {cpus[-1]}

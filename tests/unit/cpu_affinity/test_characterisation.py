@@ -49,7 +49,7 @@ class SeatsTest(unittest.TestCase):
         narrow = plan.choose_seats(one, frozenset({1}))
         self.assertIn('same cache: no CPU there that the guests may use',
                       narrow.unknown)
-        blind = Topology(sets((0,), (1,)), (), *(sets((0,), (1,)),) * 3,
+        blind = Topology(sets((0,), (1,)), None, *(sets((0, 1)),) * 3,
                          unknown=('caches (no such file)',))
         seats = plan.choose_seats(blind, blind.cpus)
         self.assertEqual({SAME: 0}, seats.others)

@@ -51,6 +51,19 @@ class TestTopology(unittest.TestCase):
             (frozenset({0, 2}), frozenset({1}), frozenset({3})),
             topology(caches=topology().caches[:1]).cache_domains)
 
+    def test_unknown_caches_are_shared_by_a_package_on_a_node(self):
+        self.assertEqual((ALL,), topology(caches=None).cache_domains)
+        halves = (frozenset({0, 1}), frozenset({2, 3}))
+        others = (frozenset({0, 2}), frozenset({1, 3}))
+        self.assertEqual(halves, topology(
+            caches=None, packages=halves).cache_domains)
+        self.assertEqual(others, topology(
+            caches=None, nodes=others).cache_domains)
+        self.assertEqual(singletons(ALL), topology(
+            caches=None, nodes=others, packages=halves).cache_domains)
+        self.assertIsNone(topology(caches=None).restrict({0, 1}).caches)
+        self.assertNotIn('shared', topology(caches=None).describe())
+
     def test_restricted_topology_has_some_cpus_only(self):
         some = topology().restrict({0, 1, 3})
         self.assertEqual((frozenset({0}), frozenset({1, 3})), some.cores)
@@ -63,7 +76,8 @@ class TestTopology(unittest.TestCase):
         self.assertIn('4 NUMA nodes, unknown: NUMA nodes', topology(
             nodes=singletons(ALL), unknown=('NUMA nodes',)).describe())
 
-    @hypothesis.given(hosts.topologies(), strategies.data())
+    @hypothesis.given(hosts.topologies(caches=((), (2, 3), None)),
+                      strategies.data())
     def test_cache_domains_and_restrictions_have_each_cpu_once(self, some,
                                                                data):
         cpus = data.draw(strategies.sets(strategies.sampled_from(
