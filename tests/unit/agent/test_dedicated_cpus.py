@@ -305,6 +305,26 @@ class Narrowing(Base):
         self.keep()
         self.assertEqual(frozenset(), self.dedicated.own)
 
+    def test_thread_on_the_only_cpu_of_the_slice_is_not_pinned(self):
+        """It may run on one CPU, before the first secondary, too."""
+        name = 'cpuset.cpus' + '.effective' * (self.version == 2)
+        self.host.write(f'{self.top}{self.host.slice}/{name}', '1')
+        self.make_sets(cpus='1')
+        self.host.guest(5, specs={})
+        self.host.write('proc/1005/task/1/status',
+                        'Name:\tCPU 0/KVM\nCpus_allowed_list:\t1\n')
+        secondary = self.host.libvirt.domains.pop(0)
+        self.keep()
+        self.assertEqual(frozenset(), self.dedicated.own)
+        self.host.libvirt.domains.append(secondary)
+        self.keep()
+        self.assertEqual(frozenset(), self.dedicated.own)
+        # But a pin to another CPU than that was made by hand.
+        self.host.write('proc/1005/task/1/status',
+                        'Name:\tCPU 0/KVM\nCpus_allowed_list:\t3\n')
+        self.keep()
+        self.assertEqual({3}, self.dedicated.own)
+
 
 class NarrowingV2(Narrowing):
     version = 2
