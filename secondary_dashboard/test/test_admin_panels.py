@@ -240,6 +240,13 @@ class AccountingTest(helpers.OperatorTestCase):
         page = self.show('?first=2027-02-01&last=2027-01-01')
         self.assertContains(page, 'The last day is before the first.')
         self.assertEqual([], self.service.request_history)
+        for query in ('first=0001-01-01', 'first=9999-12-31',
+                      'last=9999-12-31', 'last=2099-12-31',
+                      'last=1999-12-31'):
+            with self.subTest(query):
+                page = self.show(f'?{query}')
+                self.assertContains(page, 'Choose a day from 2000 to 2099.')
+                self.assertEqual([], self.service.request_history)
 
     def test_empty_account_says_so(self):
         page = self.show(projects=[], since=None)

@@ -4,14 +4,20 @@
 
 import base64
 import contextlib
+import datetime
+import random
 from unittest import mock
 import uuid
 
+from django.core.exceptions import ValidationError
 from django.urls import reverse
+from django.utils import timezone
 from openstack_dashboard.api import glance, neutron, nova
 import requests
 
+from secondary_dashboard.content.project_leases import forms
 from secondary_dashboard.test import helpers
+from secondary_scheduler.reading import times
 
 PANEL = 'horizon:project:secondary_leases'
 INDEX = reverse(f'{PANEL}:index')
@@ -254,14 +260,15 @@ class CreateLeaseTest(helpers.LeaseTestCase):
                            b'#!/bin/sh\ndate\n').decode()}]}, sent)
 
     def test_each_kind_of_start_has_its_times(self):
-        times = {'start': '2027-01-31T08:00', 'deadline': '2027-01-31T12:00'}
+        moments = {'start': '2027-01-31T08:00',
+                   'deadline': '2027-01-31T12:00'}
         for begin, expected in (
                 ('room', {}), ('now', {'immediate': True}),
                 ('time', {'start': '2027-01-31T08:00:00Z'}),
                 ('deadline', {'start': '2027-01-31T08:00:00Z',
                               'deadline': '2027-01-31T12:00:00Z'})):
             with self.subTest(begin):
-                self.create(begin=begin, **times)
+                self.create(begin=begin, **moments)
                 sent = self.sent()
                 self.assertEqual(expected, {
                     name: sent[name] for name in (
@@ -284,6 +291,42 @@ class CreateLeaseTest(helpers.LeaseTestCase):
         self.assertIn('deadline', page.context['form'].errors)
         self.assertNotIn('POST', [one.method for one in (
             self.service.request_history)])
+
+    def test_times_out_of_the_calendar_are_refused_at_their_field(self):
+        for field, value, changes in (
+                ('start', '9999-12-31T23:59', {}),
+                ('start', '0001-01-01T00:00', {}),
+                ('start', '1999-12-31T23:59', {}),
+                ('start', '2100-01-01T00:00', {}),
+                ('start', '2099-12-31T23:00', {}),
+                ('deadline', '9999-12-31T23:59', {'begin': 'deadline'}),
+                ('duration', '999999999999d', {}),
+                ('duration', '9' * 40, {})):
+            with self.subTest(f'{field} {value}'):
+                page = self.create(**{
+                    'begin': 'time', 'start': '2027-01-31T08:00', **changes,
+                    field: value})
+                self.assertEqual([field], list(page.context['form'].errors))
+        self.assertNotIn('POST', [one.method for one in (
+            self.service.request_history)])
+
+    def test_time_in_any_zone_is_refused_or_within_the_bounds(self):
+        draw, field = random.Random(1), forms.MomentField()
+        zones = ('UTC', 'Pacific/Kiritimati', 'Etc/GMT+12', 'Europe/Berlin',
+                 'America/New_York')
+        days = (datetime.date.min, datetime.date.max,
+                datetime.date(2099, 12, 31), datetime.date(2100, 1, 1),
+                datetime.date(2000, 1, 1), datetime.date(1999, 12, 31))
+        for _ in range(300):
+            day = draw.choice((*days, datetime.date.fromordinal(
+                draw.randint(1, datetime.date.max.toordinal()))))
+            text = (f'{day}T{draw.choice(("00:00", "11:59", "23:59"))}')
+            with timezone.override(draw.choice(zones)):
+                try:
+                    found = field.clean(text)
+                except ValidationError:
+                    continue
+            self.assertTrue(times.FIRST <= found <= times.LAST, text)
 
     def test_refused_form_keeps_all_that_was_typed(self):
         self.refuse('POST', '/leases', 400, 'invalid-request',

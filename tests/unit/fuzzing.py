@@ -7,6 +7,7 @@ and in ``tools/box soak``: more than 100,000 for all of them, in minutes.
 """
 
 import copy
+import datetime
 import logging
 
 import hypothesis
@@ -77,3 +78,34 @@ class Log(logging.Handler):
 
     def emit(self, record):
         self.lines.append(record.getMessage())
+
+
+@st.composite
+def times(draw):
+    """A time from year 1 to 9999 in any zone, in any spelling; as text."""
+    zone = draw(st.sampled_from(('Z', 'z', '+00:00', '-00:00', '+12:00',
+                                 '-12:00', '+14:00', '+23:59', '-23:59',
+                                 '+24:00', '+99:99', '', ' UTC'))
+                | st.integers(-1439, 1439).map(
+                    lambda minutes: '{}{:02}:{:02}'.format(
+                        '-' if minutes < 0 else '+',
+                        *divmod(abs(minutes), 60))))
+    moment = draw(st.datetimes() | st.sampled_from((
+        datetime.datetime.min, datetime.datetime.max,
+        datetime.datetime(1999, 12, 31, 23, 59, 59),
+        datetime.datetime(2000, 1, 1),
+        datetime.datetime(2099, 12, 31, 23, 59, 59),
+        datetime.datetime(2100, 1, 1))) | st.datetimes(
+            datetime.datetime(2099, 12, 30), datetime.datetime(2100, 1, 2)))
+    text = moment.isoformat(timespec=draw(st.sampled_from(
+        ('seconds', 'seconds', 'seconds', 'microseconds', 'minutes'))))
+    return draw(st.sampled_from((str, str, str, str, lambda text: text.replace(
+        text[14:16], '٠٠'), lambda text: f'{text}:60', lambda text: (
+            f'{text}.{"9" * 5000}'), lambda text: text.replace(
+                'T', ' '))))(text) + zone
+
+
+#: A day from year 1 to 9999, as text.
+days = (st.dates() | st.sampled_from((
+    datetime.date.min, datetime.date.max, datetime.date(2099, 12, 31),
+    datetime.date(2100, 1, 1), datetime.date(1999, 12, 31)))).map(str)

@@ -9,6 +9,10 @@ from django.utils.translation import gettext_lazy as _
 from horizon import messages, views
 
 from secondary_dashboard import api, formats, projects
+from secondary_scheduler.reading import times
+from secondary_scheduler.reading.values import InputError
+
+_DAY = datetime.timedelta(days=1)
 
 
 class IntervalForm(forms.Form):
@@ -26,9 +30,17 @@ class IntervalForm(forms.Form):
                                    'class': 'form-control'}))
 
     def clean(self):
-        """Require that the days are in their order."""
+        """Require that the days are in their order, and within bounds."""
         data = super().clean()
         first, last = data.get('first'), data.get('last')
+        for name, day in (('first', first), ('last', last)):
+            try:
+                # Each day has a next one, which may be the end.
+                if day:
+                    times.check_day(day)
+                    times.check_day(day + _DAY)
+            except InputError:
+                self.add_error(name, _('Choose a day from 2000 to 2099.'))
         if first and last and last < first:
             self.add_error('last', _('The last day is before the first.'))
         return data
@@ -40,8 +52,7 @@ class IntervalForm(forms.Form):
         if self.cleaned_data['first']:
             found['begin'] = self.cleaned_data['first'].isoformat()
         if self.cleaned_data['last']:
-            found['end'] = (self.cleaned_data['last'] + datetime.timedelta(
-                days=1)).isoformat()
+            found['end'] = (self.cleaned_data['last'] + _DAY).isoformat()
         return found
 
 
@@ -79,5 +90,4 @@ class AccountingView(views.HorizonTemplateView):
 
 
 def _day_before(day):
-    return (datetime.date.fromisoformat(day)
-            - datetime.timedelta(days=1)).isoformat()
+    return (datetime.date.fromisoformat(day) - _DAY).isoformat()

@@ -5,7 +5,6 @@
 import argparse
 import base64
 from collections.abc import Callable, Iterable
-import datetime
 import logging
 import typing
 
@@ -19,6 +18,8 @@ from openstack_dashboard.api import glance, neutron, nova
 from secondary_dashboard import api
 from secondary_scheduler.leases.client import times
 from secondary_scheduler.model import vocabulary
+from secondary_scheduler.reading import times as limits
+from secondary_scheduler.reading.values import InputError
 
 LOG = logging.getLogger(__name__)
 
@@ -27,15 +28,28 @@ Choices = list[tuple[str, typing.Any]]
 _MOST_USER_DATA = 65535
 _NO_NETWORK = 'none'
 _FORMAT = '%Y-%m-%dT%H:%M'
+_OUT_OF_BOUNDS = _('Choose times from 2000 to 2099; the lease has to end '
+                   'by then.')
 
 
 class MomentField(django_forms.DateTimeField):
-    """A time in the user's time zone, with the browser's own widget."""
+    """A time in the user's time zone, with the browser's own widget.
+
+    It is cleaned to seconds since 1970, within the bounds of the service.
+    """
 
     def __init__(self, **more: typing.Any) -> None:
         super().__init__(widget=forms.DateTimeInput(
             format=_FORMAT, attrs={'type': 'datetime-local', **more.pop(
                 'attrs', {})}), required=False, **more)
+
+    def clean(self, value: typing.Any) -> int | None:
+        """Return the time; None without one."""
+        try:
+            found = super().clean(value)
+            return None if found is None else limits.check_time(found)
+        except (InputError, OverflowError) as exc:
+            raise ValidationError(_OUT_OF_BOUNDS) from exc
 
 
 def _number_input(step: int | str) -> django_forms.TextInput:
@@ -142,8 +156,9 @@ class CreateLeaseForm(forms.SelfHandlingForm):
                 ''.join(self.cleaned_data['duration'].split()))
         except argparse.ArgumentTypeError as exc:
             raise ValidationError(_(
-                'Write a duration like 90m, 2h or 1d12h.')) from exc
-        if not 1 <= found <= 315_360_000:
+                'Write a duration like 90m, 2h or 1d12h, at most ten years.'
+                )) from exc
+        if found < 1:
             raise ValidationError(_('At least a second, at most ten years.'))
         return found
 
@@ -165,12 +180,21 @@ class CreateLeaseForm(forms.SelfHandlingForm):
         return encoded
 
     def clean(self) -> dict[str, typing.Any]:
-        """Require the times that the kind of start needs."""
+        """Require the times that the kind of start needs.
+
+        The end of the lease is a time that the service takes, too.
+        """
         data = super().clean()
         needed = {'time': 'start', 'deadline': 'deadline'}.get(
             data.get('begin', ''))
         if needed and needed not in self.errors and not data.get(needed):
             self.add_error(needed, _('This kind of start needs this time.'))
+        if (data.get('begin') in ('time', 'deadline') and data.get('start')
+                and data.get('duration')):
+            try:
+                limits.check_time(data['start'] + data['duration'])
+            except InputError:
+                self.add_error('start', _OUT_OF_BOUNDS)
         return data
 
     def terms(self) -> dict[str, typing.Any]:
@@ -191,9 +215,9 @@ class CreateLeaseForm(forms.SelfHandlingForm):
         if kind == 'now':
             found['immediate'] = True
         if kind in ('time', 'deadline') and data['start']:
-            found['start'] = _moment(data['start'])
+            found['start'] = limits.format_time(data['start'])
         if kind == 'deadline':
-            found['deadline'] = _moment(data['deadline'])
+            found['deadline'] = limits.format_time(data['deadline'])
         if data['max_rate'] is not None:
             found['max_rate'] = data['max_rate']
         return found
@@ -214,10 +238,6 @@ class QuoteForm(CreateLeaseForm):
     """Terms of a possible lease, which needs no name."""
 
     name = forms.CharField(required=False)
-
-
-def _moment(value: datetime.datetime) -> str:
-    return value.astimezone(datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
 def flavor_choices(request: typing.Any) -> Choices:

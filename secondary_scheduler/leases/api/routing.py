@@ -26,6 +26,7 @@ from secondary_scheduler.leases.api import (
     errors,
     microversions,
     policies,
+    schema_parts,
     schemas,
 )
 from secondary_scheduler.leases.api.db.quotes import Quotes
@@ -36,6 +37,7 @@ from secondary_scheduler.leases.api.db.session import (
 from secondary_scheduler.leases.api.db.store import LeaseStore
 from secondary_scheduler.leases.api.trusts import Trusts
 from secondary_scheduler.leases.api.verification import Verifier
+from secondary_scheduler.reading.values import shown
 
 LOG = logging.getLogger(__name__)
 
@@ -309,7 +311,14 @@ def _check(validator: typing.Any, value: object, part: str) -> None:
 
 
 def _message(found: jsonschema.ValidationError) -> str:
-    """Return the message of an error, without a value that may be secret."""
+    """Return the message of an error, without a value that may be secret.
+
+    The error of a pattern describes the format in place of the pattern.
+    """
+    expected = found.validator == 'pattern' and schema_parts.EXPECTED.get(
+        found.schema.get('format'))
+    if expected:
+        return f'expected {expected}, not {shown(found.instance)}'
     secret = isinstance(found.instance, (dict, list)) or (
         isinstance(found.schema, dict) and found.schema.get('writeOnly'))
     return found.message.replace(repr(found.instance), 'the value') if (

@@ -4,6 +4,8 @@
 
 import typing
 
+from secondary_scheduler.reading import times
+
 Schema = dict[str, typing.Any]
 
 UUID_PATTERN = '^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$'
@@ -39,3 +41,8 @@ MOMENT: Schema = {
     'type': 'string', 'pattern': MOMENT_PATTERN, 'format': 'date-time',
     'description': 'A time in whole seconds with its zone, like '
                    '2027-01-31T08:00:00Z.'}
+#: Description of a valid text, by its format.
+EXPECTED: typing.Mapping[str, str] = {
+    'date-time': f'{times.EXPECTED_TIME} in whole seconds with its zone, like '
+                 '2027-01-31T08:00:00Z',
+    'date': f'{times.EXPECTED_DAY}, like 2027-01-31'}

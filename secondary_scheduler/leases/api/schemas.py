@@ -5,7 +5,6 @@
 The same objects validate requests and describe the service.
 """
 
-import datetime
 import re
 import typing
 
@@ -27,16 +26,15 @@ from secondary_scheduler.leases.api.schema_parts import make_object as _object
 from secondary_scheduler.leases.api.schema_parts import ref as ref
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.model.lease_states import LeaseState
-
-#: Ten years, in seconds.
-LONGEST = 315_360_000
+from secondary_scheduler.reading import times
+from secondary_scheduler.reading.values import InputError
 
 STATE: Schema = {'type': 'string', 'enum': [str(one) for one in LeaseState]}
 
 _NAME = line('Name of the lease; need not be unique.')
 _TERMS: Schema = {
     'duration': {
-        'type': 'integer', 'minimum': 1, 'maximum': LONGEST,
+        'type': 'integer', 'minimum': 1, 'maximum': times.LONGEST,
         'description': 'Running time of the nodes in seconds.'},
     'start': {**nullable(MOMENT), 'description': (
         'Earliest start. Without a deadline, or with one that leaves no '
@@ -141,7 +139,7 @@ _LEASE_PARTS: Schema = {
     **_SHOWN,
     'duration': {**nullable(_TERMS['duration']), 'description': (
         'Running time of the nodes in seconds; null: unlimited (before '
-        f'version 1.2 that is {LONGEST}).')},
+        f'version 1.2 that is {times.LONGEST}).')},
     'name': _NAME,
     'state': STATE,
     'paused': {'type': 'boolean', 'description': (
@@ -199,7 +197,7 @@ _SLOT = _answer({
     'lease_id': UUID,
     'begin': MOMENT,
     'end': {**nullable(MOMENT), 'description': (
-        'null: no end (before version 1.2 that is 2099-12-31T23:59:59Z).')},
+        f'null: no end (before version 1.2 that is {times.LAST_TEXT}).')},
     'what': {'type': 'string', 'enum': [str(one) for one in SlotPurpose]},
     'nodes': {'type': 'integer'},
     'hosts': {
@@ -266,18 +264,14 @@ def at(schema: typing.Any, version: microversions.Version) -> typing.Any:
 def seconds(text: str, where: str) -> int:
     """Convert a time that has matched MOMENT to seconds since 1970.
 
-    :raises ApiError: if there is no such time.
+    :raises ApiError: if there is no such time, or it is out of bounds.
     """
     try:
-        return int(datetime.datetime.fromisoformat(text).timestamp())
-    except ValueError as exc:
-        raise errors.invalid(f'{where} is {text}: there is no such time '
-                             f'({exc}).') from exc
+        return times.parse_time(text)
+    except InputError as exc:
+        raise errors.invalid(f'{where} is {text}: {exc}.') from exc
 
 
 def moment(value: int | None) -> str | None:
     """Convert seconds since 1970 to the form of MOMENT; None stays."""
-    if value is None:
-        return None
-    return datetime.datetime.fromtimestamp(
-        value, datetime.UTC).strftime('%Y-%m-%dT%H:%M:%SZ')
+    return None if value is None else times.format_time(value)

@@ -3,7 +3,6 @@
 """Events and texts that report the progress of a lease to its owner."""
 
 from collections.abc import Iterator
-import datetime
 
 from secondary_scheduler.leases.api.db.schedules import NewEvent
 from secondary_scheduler.leases.engine.records import LeaseRecord
@@ -12,15 +11,10 @@ from secondary_scheduler.leases.scheduling.transitions import SHORT, SHORT_S
 from secondary_scheduler.leases.scheduling.types import NEVER
 from secondary_scheduler.model import lease_states
 from secondary_scheduler.model.lease_states import LeaseState
+from secondary_scheduler.reading.times import format_time
 
 #: Seconds after its start from which on a reservation is late.
 _LATE_S = 3
-
-
-def format_time(seconds: float) -> str:
-    """Return a time as ISO 8601, UTC."""
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime(
-        '%Y-%m-%dT%H:%M:%SZ')
 
 
 def _format_offset(seconds: float) -> str:

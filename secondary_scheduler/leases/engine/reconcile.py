@@ -25,6 +25,7 @@ from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.types import Ints
 from secondary_scheduler.model import lease_states
 from secondary_scheduler.model.lease_states import LeaseState
+from secondary_scheduler.reading.times import format_time
 
 #: Seconds in which an operation has to begin; else it is ordered again.
 START_TIMEOUT_S = 60
@@ -165,7 +166,7 @@ def due_notices(
         or (booking.down <= now + 2 * lead)
     ):
         return
-    text = events.format_time(booking.down)
+    text = format_time(booking.down)
     for number, node in enumerate(record.nodes):
         server, place = cloud_state.servers.get(node.server or ''), (
             record.uuid, number)

@@ -11,6 +11,7 @@ from sqlalchemy import orm
 from secondary_scheduler.leases.api.db.models import LeaseRow
 from secondary_scheduler.leases.api.db.record_models import ServedDay
 from secondary_scheduler.leases.api.db.session import Database, retried
+from secondary_scheduler.reading import times
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +30,7 @@ class ProjectAccount:
 
 def day_of(now: int) -> datetime.date:
     """Return the day (UTC) of a time in seconds since 1970."""
-    return datetime.datetime.fromtimestamp(now, datetime.UTC).date()
+    return times.to_datetime(now).date()
 
 
 def add_served(session: orm.Session, lease: LeaseRow, served: int,

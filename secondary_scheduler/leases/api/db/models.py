@@ -19,6 +19,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from secondary_scheduler.leases.scheduling import kinds
 from secondary_scheduler.model.lease_states import LeaseState
+from secondary_scheduler.reading import times
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -41,7 +42,7 @@ class Moment(sa.types.TypeDecorator[int]):
                            ) -> datetime.datetime | None:
         if value is None:
             return None
-        return _EPOCH + datetime.timedelta(seconds=value)
+        return times.to_datetime(value).replace(tzinfo=None)
 
     def process_result_value(self, value: datetime.datetime | None,
                              dialect: typing.Any) -> int | None:

@@ -17,6 +17,8 @@ from secondary_scheduler.leases.api import (
 from secondary_scheduler.leases.api.db import accounting
 from secondary_scheduler.leases.api.resources import leases
 from secondary_scheduler.leases.api.routing import Call, Reply, Route
+from secondary_scheduler.reading import times
+from secondary_scheduler.reading.values import InputError
 
 
 def show_accounting(call: Call) -> Reply:
@@ -27,8 +29,8 @@ def show_accounting(call: Call) -> Reply:
     end = _day(call.query, 'end', today + datetime.timedelta(days=1))
     if end <= begin:
         raise errors.invalid(
-            f'The interval from {begin} to {end} has no day: "end" is the '
-            'day after the last one. Choose a later end.')
+            f'begin is {begin}, and end is {end}: the interval has no day, '
+            'since "end" is the day after the last one. Choose a later end.')
     database = call.service.database
     first = accounting.first_day(database)
     return Reply(200, {
@@ -45,10 +47,9 @@ def _day(query: Mapping[str, typing.Any], name: str, default: datetime.date
     if name not in query:
         return default
     try:
-        return datetime.date.fromisoformat(query[name])
-    except ValueError as exc:
-        raise errors.invalid(f'{name} is {query[name]}: there is no such day '
-                             f'({exc}).') from exc
+        return times.parse_day(query[name])
+    except InputError as exc:
+        raise errors.invalid(f'{name} is {query[name]}: {exc}.') from exc
 
 
 ROUTES = (

@@ -24,6 +24,7 @@ from secondary_scheduler.leases.api.db.requests import LeaseRequest
 from secondary_scheduler.leases.api.resources import paging
 from secondary_scheduler.leases.api.routing import Call, Reply, Route
 from secondary_scheduler.model.lease_states import LeaseState
+from secondary_scheduler.reading import times
 
 #: Columns of a lease that its owner can change.
 _TERMS = ('name', 'duration', 'start', 'deadline', 'preemptible', 'max_rate')
@@ -54,7 +55,7 @@ def _show(call: Call, lease: models.LeaseRow) -> dict[str, typing.Any]:
     if call.version >= microversions.SERVED:
         since |= {'served': lease.served, 'charge': lease.charge}
     if call.version < microversions.OPEN and lease.duration is None:
-        since['duration'] = schemas.LONGEST
+        since['duration'] = times.LONGEST
     return {
         **show_terms(call, lease), 'name': lease.name, 'state': lease.state,
         'paused': lease.hold, 'cancelling': lease.wanted_end,
@@ -287,6 +288,11 @@ def _check_terms(call: Call, terms: Mapping[str, typing.Any], immediate: bool
             f'start is {schemas.moment(start)}, and the time is '
             f'{schemas.moment(now)} already. Choose a later start.')
     first = now if start is None else start
+    if first + duration > times.LAST:
+        raise errors.invalid(
+            f'start is {schemas.moment(first)}: a lease of {duration} s would '
+            f'end after {times.LAST_TEXT}. Choose an earlier start or a '
+            'shorter duration.')
     if deadline is not None and deadline < first + duration:
         raise errors.invalid(
             f'Between {schemas.moment(first)} and the deadline, '

@@ -9,9 +9,7 @@ from secondary_scheduler.leases.api import microversions, policies, schemas
 from secondary_scheduler.leases.api.db import plans
 from secondary_scheduler.leases.api.resources import leases
 from secondary_scheduler.leases.api.routing import Call, Reply, Route
-
-#: End of slots without an end, in responses of older versions.
-_NEVER = '2099-12-31T23:59:59Z'
+from secondary_scheduler.reading import times
 
 
 def show_timeline(call: Call) -> Reply:
@@ -27,7 +25,8 @@ def show_lease_timeline(call: Call) -> Reply:
 
 def _show_slots(call: Call, project: str | None, lease: str | None) -> Reply:
     with_hosts = call.sees_all
-    never = None if call.version >= microversions.OPEN else _NEVER
+    # Older versions have no slots without an end.
+    never = None if call.version >= microversions.OPEN else times.LAST_TEXT
     return Reply(200, {'slots': [
         {'lease_id': uuid, 'begin': schemas.moment(one.begin),
          'end': schemas.moment(one.end) or never, 'what': str(one.what),

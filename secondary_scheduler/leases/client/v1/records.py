@@ -104,9 +104,9 @@ class ShowAccounting(base.LeaseCommand, command.Lister):
     def get_parser(self, prog_name: str) -> typing.Any:
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        parser.add_argument('--begin', metavar='<day>',
+        parser.add_argument('--begin', metavar='<day>', type=times.parse_day,
                             help='First day (default: of the present month)')
-        parser.add_argument('--end', metavar='<day>',
+        parser.add_argument('--end', metavar='<day>', type=times.parse_day,
                             help='Day after the last one (default: tomorrow)')
         parser.add_argument('--all-projects', action='store_true',
                             help='Accounts of all projects (admin)')
