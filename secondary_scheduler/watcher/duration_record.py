@@ -53,10 +53,10 @@ class DurationRecord:
             return None
         seconds, end, memory_mb, *dirty = found.groups()
         try:
-            moment = datetime.datetime.fromisoformat(end)
-        except ValueError:
+            moment = datetime.datetime.fromisoformat(end).timestamp()
+        except (OverflowError, ValueError):
             return None
-        return cls(float(seconds), moment.timestamp(),
+        return cls(float(seconds), moment,
                    None if memory_mb is None else int(memory_mb),
                    None if dirty[0] is None
                    else DirtyMemory(*map(float, dirty)))

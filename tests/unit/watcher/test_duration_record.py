@@ -34,6 +34,7 @@ class DurationRecordTest(unittest.TestCase):
     def test_other_messages_have_no_record(self):
         message = MESSAGES[0][0]
         for other in (None, '', 'Took 1.00 s until tea', 'Took 1.00 s',
+                      'Took 1.00 s until 0001-01-01T00:00:00',
                       message + '.', ' ' + message, message.lower()):
             with self.subTest(other):
                 self.assertIsNone(DurationRecord.from_message(other))
