@@ -22,6 +22,7 @@ from oslo_log import log as logging
 
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.reading.answers import read_answer
+from secondary_scheduler.reading.placement_errors import read_refusal
 from secondary_scheduler.reading.values import InputError
 
 LOG = logging.getLogger(__name__)
@@ -206,7 +207,7 @@ class Inventory:
                                    body['inventories'], closed)
 
     def _put(self, shares: Mapping[str, float]) -> bool:
-        """Write the reserved amounts; return False on a conflict."""
+        """Write the reserved amounts; return False on a concurrent change."""
         provider = self._provider
         if provider is None or not provider.inventories:
             self.state = 'the provider has no inventory'
@@ -222,7 +223,8 @@ class Inventory:
                 'PUT', f'/resource_providers/{provider.uuid}/inventories',
                 json={'resource_provider_generation': provider.generation,
                       'inventories': wanted})
-            if answer.status_code == 409:
+            if answer.status_code == 409 and (
+                    read_refusal(answer).may_be_concurrent):
                 return False
             if answer.status_code != 200:
                 self._lost(f'Placement rejected the inventory (HTTP '

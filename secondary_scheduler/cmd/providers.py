@@ -12,7 +12,7 @@ import typing
 import tenacity
 
 from secondary_scheduler.model import vocabulary
-from secondary_scheduler.reading import answers
+from secondary_scheduler.reading import answers, placement_errors
 from secondary_scheduler.reading.values import InputError
 
 #: 1.14 nested providers, 1.26 ``reserved`` equal to ``total``.
@@ -30,16 +30,34 @@ class PlacementError(Exception):
 
 
 class ProviderConflict(PlacementError):
-    """The provider has changed meanwhile, by a claim or an agent."""
+    """A request does not fit the present state of Placement.
+
+    :param request: method and URL.
+    :param refusal: Placement's code and explanation.
+    """
+
+    def __init__(self, request: str, refusal: placement_errors.Refusal
+                 ) -> None:
+        super().__init__(
+            f'Placement: {request} has repeatedly met concurrent changes. Try '
+            'once more.' if refusal.may_be_concurrent else
+            f'Placement refuses {request}: {refusal.detail} ({refusal.code})')
+        self.refusal = refusal
 
 
 _Method = typing.TypeVar('_Method', bound=Callable[..., object])
 
 
+def _is_concurrent_change(exc: BaseException) -> bool:
+    """Return whether a claim or an agent has changed the provider meanwhile.
+    """
+    return isinstance(exc, ProviderConflict) and exc.refusal.may_be_concurrent
+
+
 def _conflicts_retried(method: _Method) -> _Method:
-    """Repeat a method after conflicts, at most nine times."""
+    """Repeat a method after concurrent changes, at most nine times."""
     retried: _Method = tenacity.retry(
-        retry=tenacity.retry_if_exception_type(ProviderConflict),
+        retry=tenacity.retry_if_exception(_is_concurrent_change),
         stop=tenacity.stop_after_attempt(10),
         wait=tenacity.wait_random(0.05, 0.5), reraise=True)(method)
     return retried
@@ -161,6 +179,8 @@ class Providers:
         :param totals: amounts by class; a class with 0 is left out, since
             Placement rejects a total of 0.
         :param ratio: allocation ratio of all classes; None keeps it.
+        :raises PlacementError: if secondaries hold what would be taken away,
+            or another provider has the name.
         """
         for name in vocabulary.RESOURCE_CLASSES:
             self._call('PUT', f'/resource_classes/{name}')
@@ -168,10 +188,7 @@ class Providers:
         uuid = vocabulary.child_provider_uuid(root)
         child = self._read(host, uuid)
         if child is None:
-            self._call('POST', '/resource_providers', {
-                'uuid': uuid, 'parent_provider_uuid': root,
-                'name': vocabulary.child_provider_name(root)})
-            child = self._need(host, uuid)
+            child = self._create(host, root, uuid)
         wanted = {}
         for name, total in totals.items():
             now = child.inventories.get(name)
@@ -213,9 +230,12 @@ class Providers:
         """
         try:
             self._call('DELETE', f'/resource_providers/{child.uuid}')
-        except ProviderConflict:
+        except ProviderConflict as exc:
+            if exc.refusal.code not in ('', placement_errors.PROVIDER_IN_USE):
+                raise
             raise PlacementError(
-                f'{child.host} still holds secondary instances.') from None
+                f'{child.host} still holds secondary instances. '
+                + _clearing(child.host)) from None
 
     def consumers(self, child: ChildProvider) -> list[str]:
         """Return the UUIDs of the consumers of a provider."""
@@ -226,7 +246,7 @@ class Providers:
     def release(self, consumer: str) -> None:
         """Remove all allocations of a consumer, on all providers.
 
-        :raises ProviderConflict: if it has changed meanwhile.
+        :raises ProviderConflict: if it has changed meanwhile, among others.
         """
         url = f'/allocations/{consumer}'
         held = self._call('GET', url, shape=_ALLOCATIONS)
@@ -235,6 +255,36 @@ class Providers:
                 'allocations': {},
                 **{key: held[key] for key in (
                     'project_id', 'user_id', 'consumer_generation')}})
+
+    def _create(self, host: str, root: str, uuid: str) -> ChildProvider:
+        """Make the provider of a host, unless that has happened meanwhile."""
+        name = vocabulary.child_provider_name(root)
+        try:
+            self._call('POST', '/resource_providers', {
+                'uuid': uuid, 'parent_provider_uuid': root, 'name': name})
+        except ProviderConflict as exc:
+            if exc.refusal.code != placement_errors.DUPLICATE_NAME:
+                raise
+            child = self._read(host, uuid)
+            if child is not None:
+                return child
+            raise PlacementError(self._describe_duplicate(
+                host, uuid, name)) from None
+        return self._need(host, uuid)
+
+    def _describe_duplicate(self, host: str, uuid: str, name: str) -> str:
+        """Describe another provider with the name of a host's own."""
+        found = [str(one['uuid']) for one in self._call(
+            'GET', f'/resource_providers?name={name}', shape=_PROVIDERS)[
+                'resource_providers'] if one['name'] == name]
+        other = found[0] if found else 'UUID'
+        return (
+            f'The name {name}, which the secondary provider {uuid} of {host} '
+            'needs, belongs to another resource provider: "openstack resource '
+            f'provider list --name {name}" shows {other}. Unless "openstack '
+            f'resource provider show --allocations {other}" shows instances, '
+            f'delete it with "openstack resource provider delete {other}", '
+            'and try again.')
 
     def _need(self, host: str, uuid: str) -> ChildProvider:
         child = self._read(host, uuid)
@@ -266,10 +316,23 @@ class Providers:
     def _put_inventories(
         self, child: ChildProvider, wanted: Mapping[str, typing.Any]
     ) -> None:
-        if wanted != child.inventories:
+        if wanted == child.inventories:
+            return
+        try:
             self._call('PUT', f'/resource_providers/{child.uuid}/inventories',
                        {'resource_provider_generation': child.generation,
                         'inventories': wanted})
+        except ProviderConflict as exc:
+            if exc.refusal.code != placement_errors.INVENTORY_IN_USE:
+                raise
+            held = ', '.join(
+                f'{child.used[name]} {name}' for name in child.inventories
+                if name not in wanted and child.used.get(name))
+            raise PlacementError(
+                f'Secondaries on {child.host} hold {held or "resources"} of '
+                f'the provider {child.uuid}, whose total cannot become 0 '
+                f'({exc.refusal.detail}). Give a total above 0. '
+                + _clearing(child.host)) from None
 
     def _mark(self, child: ChildProvider, closed: bool) -> None:
         traits = (child.traits | {vocabulary.CLOSED_TRAIT} if closed
@@ -292,9 +355,8 @@ class Providers:
         if answer.status_code == 404 and missing is not None:
             return missing
         if answer.status_code == 409:
-            raise ProviderConflict(
-                f'Placement: {method} {url} has repeatedly met concurrent '
-                'changes. Try once more.')
+            raise ProviderConflict(f'{method} {url}',
+                                   placement_errors.read_refusal(answer))
         if answer.status_code in (401, 403):
             raise PlacementError(
                 f'Placement refuses {method} {url}: this needs the role '
@@ -309,3 +371,9 @@ class Providers:
             return answers.read_answer(answer, 'Placement', shape)
         except InputError as exc:
             raise PlacementError(f'{method} {url}: {exc}') from None
+
+
+def _clearing(host: str) -> str:
+    """Return the advice that takes the secondaries off a host."""
+    return (f'To clear the host use "secondary-scheduler host drain {host}", '
+            'shelve or delete suspended secondaries, and try again.')

@@ -14,6 +14,7 @@ from oslo_log import log
 import tenacity
 
 from secondary_scheduler.leases.engine.values import Nature
+from secondary_scheduler.reading.placement_errors import read_refusal
 
 LOG = log.getLogger(__name__)
 
@@ -74,7 +75,10 @@ def translated_errors() -> Iterator[None]:
     except (sdk_exceptions.NotFoundException, ksa_exceptions.NotFound) as exc:
         raise NotFound(str(exc)) from exc
     except (sdk_exceptions.ConflictException, ksa_exceptions.Conflict) as exc:
-        raise Conflict(str(exc)) from exc
+        # Only Placement gives codes; of those one is worth another request.
+        if read_refusal(exc.response).may_be_concurrent:
+            raise Conflict(str(exc)) from exc
+        raise Refused(str(exc)) from exc
     except (ksa_exceptions.ConnectTimeout,
             ksa_exceptions.GatewayTimeout) as exc:
         raise TimedOut(str(exc)) from exc

@@ -42,6 +42,7 @@ class FakePlacement:
         self.generation = 5
         self.conflicts = 0
         self.put_status = 200
+        self.refusal = None
         self.traits = []
         self.consumers = []
         self.puts = []
@@ -68,7 +69,7 @@ class FakePlacement:
         if method == 'PUT':
             self.puts.append(json)
             if self.put_status != 200:
-                return FakeAnswer(self.put_status)
+                return FakeAnswer(self.put_status, self.refusal)
             if self.conflicts or (json['resource_provider_generation']
                                   != self.generation):
                 self.conflicts = max(0, self.conflicts - 1)
@@ -131,6 +132,21 @@ class UpdateTest(InventoryTestCase):
         self.placement.conflicts = 99
         self.assertFalse(self.inventory.update(of(0.0), []))
         self.assertIn('again and again', self.inventory.state)
+
+    def test_conflict_that_lasts_is_not_repeated(self):
+        self.placement.put_status = 409
+        for code, times in (('placement.concurrent_update', 4),
+                            ('placement.inventory.inuse', 1),
+                            ('placement.undefined_code', 1)):
+            with self.subTest(code):
+                self.placement.puts.clear()
+                self.placement.refusal = {'errors': [{
+                    'code': code, 'detail': 'Why.'}]}
+                self.now += 61
+                self.assertFalse(self.inventory.update(of(1.0), []))
+                self.assertEqual(times, len(self.placement.puts))
+                if times == 1:
+                    self.assertIn(code, self.inventory.state)
 
     def test_missing_provider_is_looked_up_each_minute(self):
         for name in ('root', 'child'):

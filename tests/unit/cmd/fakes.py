@@ -22,6 +22,14 @@ class Answer:
         return json.loads(self.content)
 
 
+def conflict(code, detail=''):
+    """Return the answer of Placement to a conflict with a code."""
+    return Answer(409, {'errors': [{
+        'status': 409, 'title': 'Conflict', 'code': f'placement.{code}',
+        'detail': f'There was a conflict when trying to complete your '
+                  f'request.\n\n {detail}  ', 'request_id': 'req-1'}]})
+
+
 class Placement:
     """Enough of Placement's API, generations and conflicts included."""
 
@@ -31,6 +39,7 @@ class Placement:
         self.known_traits = set()
         self.allocations = {}   # of consumers: their providers
         self.conflicts = 0      # how many writes still meet a conflict
+        self.conflict = Answer(409)
         self.refuse = None      # answer everything with this status
         self.writes = []
 
@@ -51,7 +60,7 @@ class Placement:
             self.writes.append((method, url, copy.deepcopy(json)))
             if self.conflicts and '/inventories' in url:
                 self.conflicts -= 1
-                return Answer(409)
+                return self.conflict
         parts = url.strip('/').partition('?')
         path = parts[0].split('/')
         if path[0] == 'resource_classes':
@@ -68,6 +77,11 @@ class Placement:
 
     def _collection(self, method, query, body):
         if method == 'POST':
+            if any(body['name'] == one['name']
+                   for one in self.providers.values()):
+                return conflict('duplicate_name', (
+                    'Conflicting resource provider name: '
+                    f'{body["name"]} already exists.'))
             self.add(body['name'], body['parent_provider_uuid'],
                      body['uuid'])
             return Answer(201)
@@ -94,7 +108,8 @@ class Placement:
             return Answer(404, text='no such provider')
         if method == 'DELETE':
             if any(one['usages'].values()):
-                return Answer(409)
+                return conflict('resource_provider.inuse', (
+                    'Resource provider has allocations.'))
             del self.providers[path[1]]
             return Answer(204)
         what = path[2]
@@ -104,7 +119,14 @@ class Placement:
                 if path[1] in held}})
         if method == 'PUT':
             if body['resource_provider_generation'] != one['generation']:
-                return Answer(409)
+                return conflict('concurrent_update')
+            gone = [name for name, used in one['usages'].items()
+                    if used and what == 'inventories'
+                    and name not in body[what]]
+            if gone:
+                return conflict('inventory.inuse', (
+                    f"Inventory for '{', '.join(gone)}' on resource provider "
+                    f"'{path[1]}' in use."))
             one['generation'] += 1
             one[what] = body[what]
         return Answer(200, {what: one[what], 'resource_provider_generation':

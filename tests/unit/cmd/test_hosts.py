@@ -92,9 +92,57 @@ class EnableTest(CommandCase):
         self.cloud.placement.conflicts = 3
         self.good('host', 'enable', 'node1')
         self.assertEqual((8, 8), self.inventory(vocabulary.VCPU))
-        self.cloud.placement.conflicts = 99
-        self.assertIn('Try once more', self.bad(
-            'host', 'enable', 'node1', '--vcpus', '1'))
+        for conflict in (fakes.Answer(409),
+                         fakes.conflict('concurrent_update')):
+            self.cloud.placement.conflicts = 99
+            self.cloud.placement.conflict = conflict
+            with mock.patch('time.sleep'):
+                self.assertIn('Try once more', self.bad(
+                    'host', 'enable', 'node1', '--vcpus', '1'))
+            self.assertEqual(89, self.cloud.placement.conflicts)
+
+    def test_conflict_that_lasts_is_not_retried(self):
+        self.good('host', 'enable', 'node1')
+        for code in ('inventory.inuse', 'duplicate_name', 'undefined_code',
+                     'resource_provider.cannot_delete_parent', 'of.tomorrow'):
+            self.cloud.placement.writes.clear()
+            self.cloud.placement.conflicts = 99
+            self.cloud.placement.conflict = fakes.conflict(code, 'Why.')
+            with self.subTest(code), mock.patch('time.sleep') as sleep:
+                text = self.bad('host', 'enable', 'node1', '--vcpus', '1')
+                self.assertIn('Why.', text)
+                self.assertNotIn('once more', text)
+                self.assertEqual(1, [url.rpartition('/')[2] for _, url, _ in (
+                    self.cloud.placement.writes)].count('inventories'))
+                sleep.assert_not_called()
+
+    def test_total_of_a_class_in_use_cannot_become_0(self):
+        self.good('host', 'enable', 'node1')
+        self.provider['usages'] = {vocabulary.DISK_GB: 5, vocabulary.SLOT: 1}
+        text = self.bad('host', 'enable', 'node1', '--disk-gb', '0')
+        self.assertIn('Secondaries on node1.example hold 5 '
+                      f'{vocabulary.DISK_GB} of the provider', text)
+        self.assertIn('"secondary-scheduler host drain node1.example"', text)
+        self.assertIn(vocabulary.DISK_GB, self.provider['inventories'])
+
+    def test_other_provider_of_the_same_name_is_named(self):
+        name = vocabulary.child_provider_name(self.cloud.root)
+        other = self.cloud.placement.add(name)
+        text = self.bad('host', 'enable', 'node1')
+        self.assertIn(f'The name {name}, which', text)
+        self.assertIn(f'"openstack resource provider delete {other}"', text)
+
+    def test_provider_that_another_command_makes_meanwhile_is_used(self):
+        collection = self.cloud.placement._collection
+
+        def make_first(method, query, body):
+            answer = collection(method, query, body)
+            return collection(method, query, body) if (
+                method == 'POST') else answer
+        with mock.patch.object(self.cloud.placement, '_collection',
+                               make_first):
+            self.good('host', 'enable', 'node1')
+        self.assertEqual((8, 8), self.inventory(vocabulary.VCPU))
 
     def test_host_without_slots_is_refused(self):
         self.assertIn('--slots', self.bad(
@@ -152,7 +200,25 @@ class DisableTest(CommandCase):
         child = providers.Providers(self.cloud.placement).child(
             'node1.example')
         self.use(1)
-        with self.assertRaisesRegex(providers.PlacementError, 'still holds'):
+        for answer in (None, fakes.Answer(409)):
+            with mock.patch.object(
+                    self.cloud.placement, '_provider', **(
+                        {'wraps': self.cloud.placement._provider}
+                        if answer is None else {'return_value': answer})), (
+                            self.assertRaisesRegex(
+                                providers.PlacementError,
+                                'still holds .* host drain node1.example')):
+                providers.Providers(self.cloud.placement).delete(child)
+
+    def test_provider_with_children_is_not_deleted(self):
+        child = providers.Providers(self.cloud.placement).child(
+            'node1.example')
+        with mock.patch.object(
+                self.cloud.placement, '_provider', return_value=fakes.conflict(
+                    'resource_provider.cannot_delete_parent',
+                    'It has child resource providers.')), (
+                        self.assertRaisesRegex(
+                            providers.PlacementError, 'It has child')):
             providers.Providers(self.cloud.placement).delete(child)
 
     def test_disable_of_host_never_enabled_is_an_error(self):

@@ -118,6 +118,12 @@ class CloudTest(fakes.TestCase):
                 (sdk_exceptions.NotFoundException(), cloud_errors.NotFound),
                 (sdk_exceptions.ConflictException(), cloud_errors.Conflict),
                 (sdk_exceptions.HttpException(), cloud_errors.CloudError),
+                *((kind(response=response({'errors': [{'code': code}]}, 409)),
+                   expected) for kind in (sdk_exceptions.ConflictException,
+                                          ksa_exceptions.Conflict)
+                  for code, expected in (
+                      ('placement.concurrent_update', cloud_errors.Conflict),
+                      ('placement.inventory.inuse', cloud_errors.Refused))),
                 (ksa_exceptions.ConnectFailure(), cloud_errors.CloudError)):
             self.compute.get_server.side_effect = raised
             self.assertRaises(expected, self.cloud.server, fakes.uid(1))
