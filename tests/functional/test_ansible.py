@@ -6,11 +6,13 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 from oslo_config import cfg
 import yaml
@@ -21,6 +23,7 @@ FILTERS = ('ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,'
            'ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter,'
            'SecondaryPolicyFilter')
 POLICY = 'cpu <= 90% for 10s on aggregate:secondary'
+PLAYBOOKS = ('deploy', 'remove', 'kolla')
 SECRETS = ('agent_password', 'broker_control_password', 'broker_agent_secret',
            'lease_password', 'lease_database_password')
 #: All groups on this machine; the playbooks stop before they change it.
@@ -81,8 +84,8 @@ class PlaybookCase(unittest.TestCase):
                  'ANSIBLE_STDOUT_CALLBACK': 'ansible.builtin.default',
                  'ANSIBLE_LOCALHOST_WARNING': 'false'})
         text = done.stdout + done.stderr
-        recap = dict(part.split('=') for part in text.rpartition(
-            'localhost')[2].split() if '=' in part)
+        line = re.findall('^localhost +:(.*)$', text, re.MULTILINE)[-1:]
+        recap = dict(part.split('=') for part in ''.join(line).split())
         return done.returncode, recap, text
 
 
@@ -125,6 +128,74 @@ class CheckTest(PlaybookCase):
     def test_unknown_deployment_stops_the_run(self):
         self.assertIn('"host" or "kolla"', self.refused(
             secondary_scheduler_deployment='docker'))
+
+
+class InventoryTest(PlaybookCase):
+    """A playbook that would do nothing is an error."""
+
+    def refused(self, playbook, *arguments, text=INVENTORY, **environment):
+        self.inventory.write_text(text)
+        with mock.patch.dict(os.environ, environment):
+            code, _, output = self.play(playbook, *arguments)
+        self.assertNotEqual(0, code, output)
+        self.assertNotIn('PLAY [Check the variables]', output)
+        self.assertFalse(self.kolla.exists())
+        return ' '.join(output.split())
+
+    def test_replaced_characters_of_groups_stop_all_playbooks(self):
+        for playbook in PLAYBOOKS:
+            with self.subTest(playbook):
+                text = self.refused(
+                    playbook, ANSIBLE_TRANSFORM_INVALID_GROUP_CHARS='always')
+                self.assertIn('No host is in the group secondary-admin, nor '
+                              'in secondary-agent', text)
+                self.assertIn('Rename secondary_admin, secondary_agent', text)
+                self.assertIn('force_valid_group_names = ignore', text)
+
+    def test_missing_and_empty_and_misspelt_groups_stop_all_playbooks(self):
+        for playbook, group in (
+                *((playbook, 'secondary-agent') for playbook in PLAYBOOKS),
+                ('deploy', 'rabbitmq'), ('deploy', 'watcher-applier')):
+            for new in ('[others]', f'[{group}]\n[others]',
+                        f'[{group.title()}s]'):
+                with self.subTest(f'{playbook}: {new}'):
+                    self.assertIn(f'No host is in the group {group}.', (
+                        self.refused(playbook, text=INVENTORY.replace(
+                            f'[{group}]', new))))
+
+    def test_misspelt_group_of_an_optional_part_stops_the_run(self):
+        for wrong, right in (('secondary_lease_apis', 'secondary-lease-api'),
+                             ('Horizon', 'horizon')):
+            text = self.refused('deploy', text=INVENTORY
+                                + f'[{wrong}]\nlocalhost\n')
+            self.assertIn(f'No host is in the group {right}. Rename {wrong}.',
+                          text)
+
+    def test_empty_inventory_stops_all_playbooks(self):
+        for playbook in PLAYBOOKS:
+            self.assertIn('No host is in the group secondary-admin', (
+                self.refused(playbook, text='')))
+
+    def test_several_hosts_with_the_commands_stop_the_run(self):
+        self.assertIn('Put one host into the group secondary-admin', (
+            self.refused('deploy', text=INVENTORY.replace(
+                '[secondary-admin]\n', '[secondary-admin]\nother\n'))))
+
+    def test_limit_without_the_needed_host_stops_all_playbooks(self):
+        text = INVENTORY.replace('localhost', 'control') + (
+            '[compute]\nnode1 ansible_connection=local\n')
+        for playbook, needed in (('deploy', 'control'), ('remove', 'control'),
+                                 ('kolla', 'localhost')):
+            self.assertIn(f'"--limit" has to include {needed}', self.refused(
+                playbook, '--limit', 'node1', text=text))
+            self.refused(playbook, '--limit', 'nosuchhost', text=text)
+
+    def test_parts_without_hosts_are_named(self):
+        code, _, text = self.play('kolla')
+        self.assertEqual(0, code, text)
+        self.assertIn('No host is in the group secondary-lease-api, nor in '
+                      'horizon, nor in prometheus, nor in grafana',
+                      ' '.join(text.split()))
 
 
 class OptionsTest(PlaybookCase):

@@ -61,6 +61,22 @@ class RoleTest(unittest.TestCase):
         self.assertEqual(options['secondary-lease-user']['gid'], self.values[
             'secondary_scheduler_lease_image_group'])
 
+    def test_playbooks_begin_with_a_check_of_all_their_groups(self):
+        needed = re.findall(r"'([a-z-]+)'", self.values[
+            'secondary_scheduler_needed_groups'])
+        known = {'host', 'rabbitmq', 'localhost', *needed,
+                 *self.values['secondary_scheduler_optional_groups'],
+                 *(self.values[f'secondary_scheduler_{name}_group']
+                   for name in ('admin', 'agent', 'lease'))}
+        for path in (ROOT / 'ansible/playbooks').glob('*.yml'):
+            first, *plays = yaml.safe_load(path.read_text())
+            self.assertEqual('all:localhost', first['hosts'])
+            self.assertEqual('inventory', first['tasks'][0][
+                'ansible.builtin.include_role']['tasks_from'])
+            self.assertEqual(set(), {
+                name.partition('[')[0] for play in plays
+                for name in play['hosts'].split(':')} - known, path.name)
+
     def test_no_variable_is_both_default_and_derived(self):
         defaults = yaml.safe_load((ROLE / 'defaults/main.yml').read_text())
         self.assertFalse(set(defaults) & set(self.values))
