@@ -246,7 +246,8 @@ class CpuLimits:
 
     def _set_v1(self, handles: CgroupHandles, name: str, now: Limit,
                 limit: Limit) -> None:
-        quota = f'{name}/cpu.cfs_quota_us', str(limit[0] or -1)
+        quota = (f'{name}/cpu.cfs_quota_us',
+                 str(-1 if limit[0] is None else limit[0]))
         period = f'{name}/cpu.cfs_period_us', str(limit[1])
         # Between the two writes the limit must exceed neither the old nor
         # the new one, or the kernel may refuse it.

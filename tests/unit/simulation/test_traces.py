@@ -56,6 +56,30 @@ class TestTraces(unittest.TestCase):
             with self.subTest(words):
                 self.fails(traces.read_openb, text, words)
 
+    def test_pods_of_other_phases_and_quoted_columns(self):
+        header = ('name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,'
+                  'pod_phase,creation_time,deletion_time,scheduled_time\n')
+        good = ('p2,12000,16384,1,1000,V100M16|V100M32,BE,Running,0,5,1\n'
+                'p3,12000,16384,1,1000,"a,b",BE,Running,0,5,1\n')
+        self.path.write_text(header + good)
+        self.assertEqual([(12000.0, 16384.0, 'BE', 0.0, 5.0)] * 2,
+                         traces.read_openb(self.path).tolist())
+        for row, words in (
+                ('p0,12000,16384,1,1000,,BE,Pending,0,,',
+                 'line 2: field 10, deletion_time'),
+                ('p1,12000,16384,1,1000,,BE,Failed,10,5,7',
+                 'line 2: .* no earlier')):
+            with self.subTest(row):
+                self.fails(traces.read_openb, f'{header}{row}\n{good}', words)
+
+    def test_use_of_a_machine_is_within_0_and_100_percent(self):
+        for first in ('101', '-1'):
+            with self.subTest(first):
+                self.fails(traces.read_planetlab, ','.join(
+                    ['a', first] + ['5'] * 287), f'line 1: .*{first}')
+        self.fails(traces.read_planetlab, ','.join(['a'] + ['5'] * 287),
+                   '289 columns, not 288')
+
     def test_missing_or_broken_file_is_named(self):
         for read in (traces.read_planetlab, traces.read_openb):
             with self.subTest(read), self.assertRaisesRegex(

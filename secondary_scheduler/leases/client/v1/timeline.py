@@ -56,7 +56,8 @@ class ShowTimeline(base.LeaseCommand, command.Command):
         else:
             found = [self.leases.find(arguments.lease)]
             slots = self.leases.timeline(found[0]['id'], **window)
-        width = arguments.width or shutil.get_terminal_size().columns
+        width = (shutil.get_terminal_size().columns
+                 if arguments.width is None else arguments.width)
         for line in (*gantt.draw_chart(slots, _labels(found), width, **{
                 name: times.to_seconds(moment)
                 for name, moment in window.items() if moment is not None},

@@ -13,6 +13,7 @@ from secondary_scheduler.leases.client import client
 from secondary_scheduler.leases.client.v1 import lease as commands
 from secondary_scheduler.leases.client.v1 import timeline
 from secondary_scheduler.model.lease_states import LeaseState
+from secondary_scheduler.reading.values import InputError
 from tests.unit.leases.api import services
 from tests.unit.leases.api.services import stretch
 from tests.unit.leases.client.client_case import NODES, ClientCase
@@ -213,6 +214,8 @@ class CommandTest(ClientCase):
             'one (2) ' + '#' * 20, 'two (1) ' + ' ' * 20 + '#' * 20],
             drawn.splitlines()[2:4])
         self.assertNotIn('Not in it', drawn)
+        with self.assertRaisesRegex(InputError, 'width: .* not 0'):
+            self.execute(timeline.ShowTimeline, '--width', '0')
         self.assertNotIn('one', self.execute(timeline.ShowTimeline, 'two'))
         self.assertEqual('Nothing is planned.\nNot in it: two (new)\n',
                          self.execute(timeline.ShowTimeline, '--begin',
