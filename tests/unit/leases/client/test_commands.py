@@ -2,6 +2,7 @@
 
 """Tests of ``openstack secondary lease``."""
 
+import contextlib
 import io
 import tempfile
 from unittest import mock
@@ -11,7 +12,7 @@ from osc_lib import exceptions
 from secondary_scheduler.leases.api.db import plans, quotes, requests
 from secondary_scheduler.leases.client import client
 from secondary_scheduler.leases.client.v1 import lease as commands
-from secondary_scheduler.leases.client.v1 import timeline
+from secondary_scheduler.leases.client.v1 import records, timeline
 from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.reading.values import InputError
 from tests.unit.leases.api import services
@@ -220,6 +221,28 @@ class CommandTest(ClientCase):
         self.assertEqual('Nothing is planned.\nNot in it: two (new)\n',
                          self.execute(timeline.ShowTimeline, '--begin',
                                       '2027-01-31T10:00', 'two'))
+
+    def test_times_out_of_the_calendar_are_refused_at_their_option(self):
+        create = (commands.CreateLease, 'late', '--duration', '60', *NODES)
+        for text in ('+999999999999d', '9999-12-31T23:59-12:00',
+                     '0001-01-01T00:00+12:00'):
+            for command, *arguments, option in (
+                    (*create, '--start'), (*create, '--deadline'),
+                    (*create, '--duration'), (*create, '--timeout'),
+                    (timeline.ShowTimeline, '--begin'),
+                    (timeline.ShowTimeline, '--end'),
+                    (records.ListOperation, '--since'),
+                    (records.ShowAccounting, '--begin'),
+                    (records.ShowAccounting, '--end')):
+                output = io.StringIO()
+                with (self.subTest(f'{option} {text}'),
+                      contextlib.redirect_stderr(output),
+                      self.assertRaises(SystemExit) as caught):
+                    self.execute(command, *arguments, option, text)
+                self.assertEqual(2, caught.exception.code)
+                self.assertIn(f'argument {option}: "',
+                              ' '.join(output.getvalue().split()))
+        self.assertEqual([], list(self.leases.leases()))
 
     def test_timeline_names_leases_without_slots(self):
         for name in ('twin', 'twin', ''):
