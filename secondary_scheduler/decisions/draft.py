@@ -142,8 +142,7 @@ class Draft:
 
     def has_room(self, host: str, newcomer: Instance) -> bool:
         """Return whether a host has room for an instance."""
-        return (self.rooms.has_useful_share(host)
-                and self.rooms.admits(host, newcomer)
+        return (self.rooms.may_enter(host, newcomer)
                 and self.rooms.has_inventory(host, newcomer)
                 and self.rooms.satisfies_constraints(host, newcomer))
 

@@ -5,9 +5,9 @@
 Only whole leases return, in the order of the queue (``waiting``).  If a
 member fails to return, the running members are preempted again.
 
-A return needs a useful share for all instances of a host, whereas none has to
-leave as long as policies hold with less.  So a constant load ends in an empty
-plan.
+A return needs a useful share for all instances of a host, and room for what
+they are known to use.  None has to leave as long as policies hold, for which
+the same use counts.  So a constant load ends in an empty plan.
 """
 
 from collections.abc import Collection
@@ -30,10 +30,28 @@ def return_leases(draft: Draft, scope: Collection[str], budget: Budget,
     """
     preempt_partial_leases(draft, scope)
     roaming = not draft.cluster.violated
-    serve_queue(queue(draft.cluster, order), lambda lease: draft.attempt(
-        lambda: _return_lease(draft, lease, scope, roaming, budget)))
-    if roaming:
-        _migrate_back(draft, scope)
+    waiting = queue(draft.cluster, order)
+    moved = True
+    while moved:
+        waiting = _serve(draft, waiting, scope, roaming, budget)
+        # A migration home makes room where the instance was.
+        moved = roaming and _migrate_back(draft, scope)
+
+
+def _serve(draft: Draft, waiting: list[WaitingLease], scope: Collection[str],
+           roaming: bool, budget: Budget) -> list[WaitingLease]:
+    """Return all leases that fit, and give back those that do not."""
+    left = list(waiting)
+
+    def serve(lease: WaitingLease) -> bool:
+        fits = draft.attempt(lambda: _return_lease(
+            draft, lease, scope, roaming, budget))
+        if fits:
+            left.remove(lease)
+        return fits
+
+    serve_queue(waiting, serve)
+    return left
 
 
 def preempt_partial_leases(draft: Draft, scope: Collection[str]) -> None:
@@ -89,7 +107,7 @@ def _return_instance(draft: Draft, instance: Instance,
         return False
     if not draft.rooms.admits(home, instance):
         return False
-    if draft.rooms.has_useful_share(home):
+    if draft.rooms.may_enter(home, instance):
         draft.activate(instance, home)
         return True
     # Nova resumes in place only, so it may resume at home and then migrate.
@@ -104,8 +122,12 @@ def _return_instance(draft: Draft, instance: Instance,
     return True
 
 
-def _migrate_back(draft: Draft, scope: Collection[str]) -> None:
-    """Migrate instances to less crowded origins, at most one per host."""
+def _migrate_back(draft: Draft, scope: Collection[str]) -> bool:
+    """Migrate instances to less crowded origins, at most one per host.
+
+    :returns: whether there are any
+    """
+    begun = len(draft.steps)
     touched = {host for step in draft.steps
                for host in (step.old.host, step.new.host)}
     for lease in draft.leases():
@@ -123,3 +145,4 @@ def _migrate_back(draft: Draft, scope: Collection[str]) -> None:
                     > draft.rooms.spare(here)):
                 draft.migrate(instance, origin)
                 touched |= {here, origin}
+    return len(draft.steps) > begun

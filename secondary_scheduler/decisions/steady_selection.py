@@ -159,8 +159,8 @@ def _with_headroom(current: Configuration, headroom: float,
     """Return a configuration of hosts with less CPU, but all that is used.
 
     Overloaded hosts lose the headroom too, as running leases have to go.  A
-    member that alone needs more than such a host has counts as if it fitted
-    there exactly.
+    member that alone needs all that a host has counts as if it fitted there
+    exactly.
     """
     if _CPU not in current.dimensions:
         return current
@@ -173,6 +173,8 @@ def _with_headroom(current: Configuration, headroom: float,
     reduced = {host: amounts[index] - free[host]
                for host, amounts in current.capacity.items()}
     largest = max(reduced.values(), default=0)
+    most = max((amounts[index] for amounts in current.capacity.values()),
+               default=0)
     return dataclasses.replace(
         current,
         capacity={
@@ -180,10 +182,11 @@ def _with_headroom(current: Configuration, headroom: float,
                 reduced[host], used[host][index]
                 if used[host][index] <= amounts[index] else 0))
             for host, amounts in current.capacity.items()},
-        members={name: one if one.state is MemberState.RUNNING
-                 or one.demand[index] <= largest else dataclasses.replace(
-                     one, demand=_replace(one.demand, index, largest))
-                 for name, one in current.members.items()})
+        members={name: dataclasses.replace(
+            one, demand=_replace(one.demand, index, largest))
+            if one.state is not MemberState.RUNNING
+            and largest < one.demand[index] <= most else one
+            for name, one in current.members.items()})
 
 
 def _bound_by_growth(current: Configuration, free: Mapping[str, int],

@@ -70,4 +70,5 @@ def with_agents(limits: LoadLimits) -> CostProfile:
 #: The rules of Boettger 2012: no guard, all operations begin at the same time,
 #: and lower leases may be preempted where migrations would suffice.
 THESIS = CostProfile(deadline_guard=0.0, schedule=what_if.at_once,
-                     moves_first=False)
+                     moves_first=False,
+                     overheads=Overheads(limits_newcomers=True))

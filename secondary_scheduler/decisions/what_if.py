@@ -110,7 +110,7 @@ class WhatIf:
         primaries: dict[str, Mapping[str, float]] = {}
         found = Estimator(
             primaries, self.guests, self.overheads.of_part(item.part),
-            self._running, held=False, capacity=self.cluster.capacity,
+            self._running, capacity=self.cluster.capacity,
             least=self._least(item.part))
         primaries[name] = self._others(item, found, True)
         return found

@@ -46,22 +46,16 @@ class Rooms:
         self._uses: Lazy[tuple[str, str], tuple[
             dict[str, Instance], float]] = Lazy(self._sum_of_uses)
         self._emptiest: list[tuple[float, str]] | None = None
-        # By host: instances that come from a host of another size.
-        self._resized: dict[str, set[str]] = defaultdict(set)
         for one in cluster.in_flight:
             comer = cluster.instances[one.instance]
             if one.target is not None and one.target != comer.host:
                 self._coming[one.target].append(comer)
-                if self._is_resized(one.target, comer):
-                    self._resized[one.target].add(comer.uuid)
 
     def put(self, instance: Instance) -> None:
         """Count an instance on its host."""
         if instance.host is not None:
             self._change(instance.host, {
                 **self.residents(instance.host), instance.uuid: instance})
-            if self._is_resized(instance.host, instance):
-                self._resized[instance.host].add(instance.uuid)
 
     def take(self, instance: Instance) -> None:
         """Stop counting an instance on its host."""
@@ -69,23 +63,6 @@ class Rooms:
             there = dict(self.residents(instance.host))
             there.pop(instance.uuid, None)
             self._change(instance.host, there)
-            self._resized[instance.host].discard(instance.uuid)
-
-    def _is_resized(self, host: str, instance: Instance) -> bool:
-        """Return whether a share of any resource was another amount."""
-        return host in self.hosts and any(
-            can_throttle(policy) and not self._keeps_share(
-                instance, host, policy.resource)
-            for policy in self.hosts[host].policies)
-
-    def _keeps_share(self, instance: Instance, host: str, resource: str
-                     ) -> bool:
-        """Return whether a share is the same amount as before.
-
-        The comparison is with the host on which the use was measured.
-        """
-        measured = self._cluster.instances.get(instance.uuid, instance)
-        return self._cluster.are_alike(measured.host, host, resource)
 
     def _change(self, host: str, residents: Mapping[str, Instance]) -> None:
         before = [] if self._emptiest is None else self._place(host)
@@ -217,11 +194,12 @@ class Rooms:
     def _left_by_primaries(self, host: str) -> float:
         """Return the CPU that secondaries may use, in percent of the host."""
         values = self.hosts[host]
-        if values.cpu_primary is None:
+        primary = values.primary_use('cpu')
+        if primary is None:
             return float('-inf')
         threshold = values.threshold('cpu')
         return ((100.0 if threshold is None else threshold)
-                - self.limits.margin - values.cpu_primary)
+                - self.limits.margin - primary)
 
     def has_inventory(self, host: str, instance: Instance) -> bool:
         """Return whether the host's inventory has room for an instance."""
@@ -251,38 +229,23 @@ class Rooms:
     def admits(self, host: str, newcomer: Instance) -> bool:
         """Return whether resources that the agent cannot throttle suffice.
 
-        These include all resources of items.  Of the others, instances from
-        hosts of another size count with their former use.
+        These include all resources of items.  It is enough for an instance
+        that soon leaves again.
         """
         return all(self._keeps(place, newcomer, policy)
                    for place in self._cluster.places(host)
                    for policy in self._cluster.at(place).policies
-                   if place != host or not can_throttle(policy)
-                   ) and self._seats(host, newcomer)
+                   if place != host or not can_throttle(policy))
 
-    def _seats(self, host: str, newcomer: Instance) -> bool:
-        """Return whether shares remain beside instances of other sizes.
+    def may_enter(self, host: str, newcomer: Instance) -> bool:
+        """Return whether an instance may come to a host to stay there.
 
-        Such instances come from hosts of another size.
+        All instances keep a useful share, and what they are known to use
+        stays below the thresholds.  So the same use does not preempt it again.
         """
-        if not self._resized.get(host) and not self._is_resized(
-                host, newcomer):
-            return True     # ``has_useful_share`` covers this case
-        there = {one.uuid: one for one in (*self._holders(host), newcomer)
-                 if one.state in RUNNING or one is newcomer}
-        return all(self._seats_under(policy, host, there.values())
-                   for policy in self.hosts[host].policies
-                   if can_throttle(policy))
-
-    def _seats_under(self, policy: HostPolicy, host: str,
-                     there: Iterable[Instance]) -> bool:
-        resource, share = policy.resource, self.limits.entry_share
-        primary = self.hosts[host].primary_use(resource)
-        limit = planned_limit(policy, self.limits.margin) + EPSILON
-        return primary is not None and primary + sum(
-            share if self._keeps_share(one, host, resource)
-            else max(share, self._use(one, host, resource))
-            for one in there) <= limit
+        return self.has_useful_share(host) and all(
+            self.fits_policies(place, newcomer)
+            for place in self._cluster.places(host))
 
     def _keeps(self, place: str, newcomer: Instance,
                policy: HostPolicy) -> bool:

@@ -81,6 +81,9 @@ class Ledgers:
     def demand(self, instance: Instance) -> Amounts | None:
         """Return the amounts that an instance needs where it runs.
 
+        One that is to start needs some CPU, however idle it was.  So it starts
+        on no host of which primaries use all that policies leave.
+
         :returns: None if its demand of CPU is unknown
         """
         cpu = self.cpu(instance)
@@ -88,7 +91,8 @@ class Ledgers:
             return None
         others = self.resources[1:]
         claims = (instance.memory_mb, instance.vcpus, instance.disk_gb, 1,
-                  math.ceil(cpu * SCALE - _EPSILON))
+                  max(math.ceil(cpu * SCALE - _EPSILON),
+                      int(instance.state not in RUNNING)))
         return (*claims, *(self._use(instance, one) for one in others)
                 ) if others else claims
 
@@ -98,13 +102,13 @@ class Ledgers:
         That is at most a large part of what its own host can give, since a
         throttled instance may want more than any host has.  So it may run
         beside idle ones.  An instance without a host is compared with the
-        host that can give most.
+        host that can give most.  What it is known to use counts in any case.
 
         :returns: None if it is unknown
         """
         cpu = wanted_cpu(instance)
-        return None if cpu is None else min(
-            cpu, self._most_cpu[instance.host or ''])
+        return None if cpu is None else max(
+            min(cpu, self._most_cpu[instance.host or '']), instance.cpu or 0.0)
 
     def growth(self, instance: Instance) -> int:
         """Return by how much the demand of CPU can grow, in thousandths.

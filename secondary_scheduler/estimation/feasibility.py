@@ -8,8 +8,11 @@ arrived, and the overhead of ongoing operations.  It is an upper estimate with
 these assumptions:
 
 * the mean use of the last intervals persists,
-* a new instance uses a default at most,
+* an instance of which no use is known uses a default,
 * an instance stays in its old state until the operation on it has ended.
+
+The estimate of an instance does not depend on the question: it is the same
+for its departure, for its arrival elsewhere, and for its return.
 """
 
 from collections import defaultdict
@@ -86,8 +89,11 @@ class Overheads:
     :param leaving: by kind and resource, on the host that an instance leaves;
         missing values are 0
     :param arriving: the same on the host where it arrives
-    :param newcomer: upper bound on the use of an instance that has just begun
-        to run
+    :param newcomer: use of an instance of which none is known, and least use
+        of one that has just booted
+    :param limits_newcomers: an instance that has just begun to run uses at
+        most ``newcomer``, as the thesis assumes, unless it comes from a host
+        of another size, where a share was another amount
     :param lingers: an operation still counts at the instant of its end, at
         which its instance already counts as well (footnote 34 of the thesis:
         ``start <= t <= end``)
@@ -98,6 +104,7 @@ class Overheads:
     arriving: Mapping[str, Mapping[str, float]] = dataclasses.field(
         default_factory=_arriving)
     newcomer: float = 20.0
+    limits_newcomers: bool = False
     lingers: bool = False
 
     def of_part(self, part: float) -> 'Overheads':
@@ -112,7 +119,7 @@ class Overheads:
 
         return dataclasses.replace(
             self, leaving=parts(self.leaving), arriving=parts(self.arriving),
-            newcomer=part * self.newcomer)
+            newcomer=part * self.newcomer, limits_newcomers=False)
 
     def ongoing(self, work: TimedOperation, at_s: float) -> bool:
         """Return whether an operation uses its hosts at a time."""
@@ -142,9 +149,6 @@ class Estimator:
     :param guests: loads of instances by UUID
     :param running: UUIDs of the guests on each host; None: derived from
         ``guests``
-    :param held: an agent throttles newcomers, so that they use at most
-        ``overheads.newcomer``; an instance from a host of another size counts
-        with its former use, since a share was another amount there
     :param capacity: returns the amount that is 100 % of a host
     :param least: least use of a guest that is counted, by resource in percent
     """
@@ -153,7 +157,7 @@ class Estimator:
                  guests: Mapping[str, GuestLoad],
                  overheads: Overheads | None = None,
                  running: Mapping[str, Sequence[str]] | None = None,
-                 held: bool = True, capacity: Capacity = percentages,
+                 capacity: Capacity = percentages,
                  least: Mapping[str, float] = types.MappingProxyType({})
                  ) -> None:
         self.primaries = primaries
@@ -161,7 +165,6 @@ class Estimator:
         self.overheads = overheads or Overheads()
         self.least = least
         self._running = _by_host(guests) if running is None else running
-        self._held = held
         self._capacity = capacity
 
     def use(self, uuid: str, resource: str, host: str) -> float:
@@ -257,13 +260,15 @@ class Estimator:
                   resource: str, host: str) -> float:
         """Return the use of a host by an instance that has arrived."""
         known = self.use(work.instance, resource, host)
-        if (resource in UNTHROTTLED or not self._held
-                or not units.are_alike(*(self._capacity(one, resource)
-                                         for one in (work.source, host)))):
+        if resource in UNTHROTTLED:
             return known
+        newcomer, boots = self.overheads.newcomer, work.kind == 'start'
+        if self.overheads.limits_newcomers and units.are_alike(*(
+                self._capacity(one, resource)
+                for one in (work.source, host))):
+            return newcomer if boots else min(known, newcomer)
         # Former use of a stopped instance does not predict its next boot.
-        newcomer = self.overheads.newcomer
-        return newcomer if work.kind == 'start' else min(known, newcomer)
+        return max(known, newcomer) if boots else known
 
     def _overhead(self, resource: str, host: str, at_s: float,
                   works: list[TimedOperation]) -> float:

@@ -7,14 +7,14 @@ All decisions share this arithmetic.  A host has room for n secondaries if::
     primary + share * n <= threshold - margin     (cpu, net, disk policies)
     n <= threshold                                (slots policies)
 
-and if the policies on other resources hold too.  An instance from a host of
-another size counts with its former use if that exceeds its share, since a
-share was another amount there.
+and if the policies hold with what all instances are known to use, which is
+the same amount on any host.
 
 The *minimum* share decides whether local means suffice.  The *useful* share
 decides whether another instance may come, and how many may stay where local
-means did not suffice.  The gap between the two is a hysteresis: under constant
-load no operation is planned (Boettger 2012, section 4.4.6.3).
+means did not suffice.  The gap between the two is a hysteresis.  Use counts in
+the same way before and after.  So under constant load no operation is planned
+(Boettger 2012, section 4.4.6.3).
 """
 
 import dataclasses
@@ -81,7 +81,7 @@ def capacity(host: Host, share: float, margin: float) -> int:
 
     :param share: share of each secondary in percent of the host
     """
-    if host.cpu_primary is None:
+    if host.primary_use('cpu') is None:
         return 0
     allowed = []
     for policy in host.policies:

@@ -9,9 +9,10 @@ the result of their plans, until both plans are empty.
 import dataclasses
 import unittest
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from benchmarks import constant_loads
 from secondary_scheduler.decisions import violations
 from secondary_scheduler.decisions.base import Budget, DecisionRequest
 from secondary_scheduler.decisions.guided import GuidedDecision
@@ -86,6 +87,65 @@ def known(world):
             host, cpu_primary=host.cpu_primary or 0.0,
             usage={**dict.fromkeys(MODELLED, 0.0), **host.usage})
         for name, host in world.hosts.items()})
+
+
+class TestUnlimitedUse(unittest.TestCase):
+    """Decisions on models in which no agent limits an instance."""
+
+    def assert_rest(self, seed, driver):
+        found = constant_loads.run(seed, driver)
+        self.assertEqual(([], [], []), (
+            found.late, found.again, found.fitting))
+
+    # A migration home makes room for a return in the third round.
+    @example(2507)
+    @given(st.integers(0, 2**32))
+    def test_guided_comes_to_rest(self, seed):
+        self.assert_rest(seed, 'guided')
+
+    # Idle instances on a host that its primary has filled; an instance that
+    # fits nowhere keeps the headroom of all hosts.
+    @example(41)
+    @example(50504)
+    @given(st.integers(0, 2**32))
+    def test_context_switch_comes_to_rest(self, seed):
+        self.assert_rest(seed, 'context-switch')
+
+    def test_instances_that_use_a_link_do_not_return_to_a_full_one(self):
+        for resource in ('cpu', 'mem', 'net_in', 'net_out', 'disk_in',
+                         'disk_out', 'pressure'):
+            for driver in constant_loads.DRIVERS:
+                with self.subTest(resource, driver=driver):
+                    model = crowded_model(resource)
+                    rounds = [len(constant_loads.decide_round(model, driver))
+                              for _round in range(3)]
+                    self.assertEqual([4, 0, 0], rounds)
+
+    def test_instances_return_where_their_use_fits(self):
+        for driver in constant_loads.DRIVERS:
+            model = crowded_model('net_in')
+            constant_loads.decide_round(model, driver)
+            model['hosts'][0]['usage']['net_in'] = 55
+            self.assertEqual(1, len(constant_loads.decide_round(
+                model, driver)))
+            self.assertEqual((), constant_loads.decide_round(model, driver))
+
+
+def crowded_model(resource):
+    """Return a model of two hosts, each with two instances too many."""
+    link = {} if resource in ('cpu', 'mem', 'pressure') else {resource: 1000}
+    return {
+        'schema': 1, 'policies': [f'{resource} <= 80% for 10s'],
+        'hosts': [{
+            'name': f'n{number}', 'capacity': {
+                'cpus': 4, 'vcpus': 16, 'memory_mb': 8192, 'slots': 8,
+                **link},
+            'usage': {'cpu': 5, resource: 70}} for number in range(2)],
+        'instances': [{
+            'name': f'v{number}', 'host': f'n{number % 2}',
+            'lease': f'l{number}', 'state': 'active',
+            'demand': {'vcpus': 1, 'memory_mb': 512},
+            'usage': {'cpu': 2, resource: 20}} for number in range(4)]}
 
 
 class TestConstantLoad(unittest.TestCase):

@@ -118,15 +118,17 @@ class TestSizes(unittest.TestCase):
                 host('large', 50.0, cpus=64.0),
                 vm('v', 'small', cpu=1.8, vcpus=2)))
 
-    def test_equal_host_may_throttle_and_smaller_one_may_not(self):
+    def test_instance_counts_with_its_use_on_hosts_of_any_size(self):
         things = (host('full', 85.0, True, cpus=16.0),
                   vm('v', 'full', cpu=4.0))
-        for cpus, expected in ((16.0, ('migrate', 'other')),
-                               (15.0, ('suspend', None)),
-                               (32.0, ('migrate', 'other'))):
+        for cpus, primary, expected in (
+                (16.0, 70.0, ('suspend', None)),
+                (16.0, 64.0, ('migrate', 'other')),
+                (15.0, 64.0, ('suspend', None)),
+                (32.0, 70.0, ('migrate', 'other'))):
             for driver in DRIVERS:
                 self.assertEqual({'v': expected}, self.decide(
-                    driver, *things, host('other', 70.0, cpus=cpus)))
+                    driver, *things, host('other', primary, cpus=cpus)))
 
     def test_second_newcomer_counts_beside_the_first(self):
         things = (host('large', 87.0, True, cpus=64.0),

@@ -33,7 +33,8 @@ class Case(unittest.TestCase):
             {'a': {'cpu': 30, 'net_in': 10, 'net_out': 5},
              'b': {'cpu': 40, 'net_in': 0, 'net_out': 0}},
             {'v': guest('a', 25.0), 'w': guest('a', 10.0),
-             'd': guest(None, 50.0), 'e': guest(None, 7.0)})
+             'd': guest(None, 50.0), 'e': guest(None, 7.0)},
+            Overheads(limits_newcomers=True))
 
     def cpu(self, host, at_s, *works, **more):
         return self.fe.predict('cpu', host, at_s, works, **more)
@@ -100,7 +101,8 @@ class TestPredict(Case):
         up = TimedOperation('start', 'd', 'b', 'b', 0, 22)
         for lingers, uses in ((False, [60, 60, 60]), (True, [60, 80, 60])):
             fe = Estimator(self.fe.primaries, self.fe.guests,
-                           Overheads(lingers=lingers))
+                           Overheads(limits_newcomers=True,
+                                     lingers=lingers))
             self.assertEqual(uses, [fe.predict('cpu', 'b', at, [up])
                                     for at in (21, 22, 23)])
 
@@ -115,6 +117,16 @@ class TestPredict(Case):
                 )
                 self.assertEqual(40 + percent, self.cpu('b', 1, work))
 
+    def test_use_counts_alike_before_and_after_a_return(self):
+        fe = Estimator(self.fe.primaries, self.fe.guests,
+                       Overheads(newcomer=8))
+        for kind, uuid, percent in (
+                ('resume', 'd', 50), ('resume', 'e', 7), ('unshelve', 'e', 7),
+                ('migrate', 'v', 25), ('start', 'd', 50), ('start', 'e', 8)):
+            with self.subTest(kind=kind, uuid=uuid):
+                self.assertEqual(40 + percent, fe.predict('cpu', 'b', 1, [
+                    TimedOperation(kind, uuid, 'b', 'b', 0, 1)]))
+
     def test_memory_is_used_from_the_first_second(self):
         fe = Estimator({'b': {'mem': 10}}, {'d': guest(None, mem=50)})
         for kind in ('start', 'resume', 'unshelve'):
@@ -128,7 +140,7 @@ class TestPredict(Case):
                 'v': GuestLoad('large', {'cpu': 32.0}),
                 'w': GuestLoad('small', {'cpu': 2.0}),
                 'x': GuestLoad(None, {'cpu': 32.0})},
-            capacity=lambda host, _resource: sizes[host],
+            Overheads(limits_newcomers=True), capacity=lambda host, _resource: sizes[host],
             least={'cpu': 5.0})
         for uuid, source, target, percent in (
                 ('v', 'large', 'equal', 20), ('v', 'large', 'small', 800),
