@@ -59,7 +59,9 @@ percent, and slots and cores, which are counted. The usage of an instance is in
 percent of the host on which it was measured; the amount stays the same on a
 host of another size. A host's capacity defines 100 %: cpus, mem (MiB; by
 default memory_mb), net_in, net_out, disk_in and disk_out (MB/s). A capacity
-that no host gives is equal on all hosts.
+that no host gives is equal on all hosts. A host with 0 CPUs or memory takes no
+instance, and a policy in percent of them is unknown there. A rate must be
+above 0.
 """
 
 OPTIMISE = """\

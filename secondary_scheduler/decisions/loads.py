@@ -218,8 +218,10 @@ def _scale(hosts: Sequence[Host], resource: str) -> Vector:
     """
     if resource in STATIC:
         return np.ones(len(hosts))
-    return units.WHOLE / np.array(
-        [host.capacity(resource) for host in hosts], float)
+    sizes = np.array([host.capacity(resource) for host in hosts], float)
+    scale: Vector = np.full(len(hosts), units.BEYOND)
+    np.divide(units.WHOLE, sizes, out=scale, where=sizes != 0)
+    return scale
 
 
 def _uses(instances: Sequence[Instance], resource: str) -> Vector:

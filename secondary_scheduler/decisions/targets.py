@@ -50,7 +50,8 @@ class TargetFinder:
         return [name for name in sorted(hosts) if self._takes(hosts[name])]
 
     def _takes(self, host: Host) -> bool:
-        return (host.usable and not host.blocked and not host.violated
+        return (host.usable and not host.blocked and host.can_run
+                and not host.violated
                 and host.name not in self._violated
                 and self._preview.known(host))
 

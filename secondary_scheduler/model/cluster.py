@@ -216,12 +216,18 @@ class Host(Place):
     def capacity(self, resource: str) -> float | None:
         """Return the capacity of a measured resource, None if not known.
 
-        It is in the resource's unit, 100 % for a resource without one.
+        It is in the resource's unit, 100 % for a resource without one, and 0
+        for a resource that the host does not have.
         """
         if resource not in units.UNITS:
             return units.WHOLE
         return self.capacities.get(
-            resource, self.cpus if resource == 'cpu' else 0.0) or None
+            resource, self.cpus if resource == 'cpu' else None)
+
+    @property
+    def can_run(self) -> bool:
+        """Whether it has CPUs and memory; no instance runs without them."""
+        return self.capacity('cpu') != 0 and self.capacity('mem') != 0
 
     def threshold(self, resource: str = 'cpu') -> float | None:
         """Lowest threshold of the policies on a resource, or None."""
@@ -230,7 +236,13 @@ class Host(Place):
         return min(values, default=None)
 
     def primary_use(self, resource: str) -> float | None:
-        """Return use by primaries; CPU has a field of its own."""
+        """Return use by primaries; CPU has a field of its own.
+
+        It is unknown of a resource that the host does not have, since a
+        percentage of nothing has no meaning.
+        """
+        if self.capacity(resource) == 0:
+            return None
         return (self.cpu_primary if resource == 'cpu'
                 else super().primary_use(resource))
 
@@ -378,7 +390,7 @@ class Cluster:
         fails at the moment.
         """
         one = self.hosts[host]
-        return one.usable and not one.blocked and not any(
+        return one.usable and not one.blocked and one.can_run and not any(
             policy.violated or (calm and policy.failed)
             for place in self.places(host)
             for policy in self.at(place).policies)

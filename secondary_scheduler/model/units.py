@@ -19,6 +19,10 @@ UNITS = resources.UNITS
 #: Capacity of a host of which only percentages are known.
 WHOLE = 100.0
 
+#: Percentage of an amount on a host that has nothing of the resource.  It is
+#: finite, so that sums can be subtracted from again.
+BEYOND = 1e12
+
 #: Decimals of a percentage that is computed from an amount.  A percentage of
 #: a configuration or a report so remains the same after conversion to an
 #: amount and back, and use that is exactly at a limit stays there.
@@ -31,9 +35,15 @@ def to_amount(percent: float, capacity: float) -> float:
 
 
 def to_percent(amount: float, capacity: float) -> float:
-    """Return an amount in percent of a host."""
-    return (amount if capacity == WHOLE
-            else round(WHOLE * amount / capacity, DIGITS))
+    """Return an amount in percent of a host.
+
+    Any amount is more than a host without that resource can give.
+    """
+    if capacity == WHOLE:
+        return amount
+    if capacity == 0:
+        return BEYOND if amount else 0.0
+    return round(WHOLE * amount / capacity, DIGITS)
 
 
 def are_alike(one: float | None, other: float | None) -> bool:

@@ -34,6 +34,9 @@ the amounts that are 100 %: ``cpus`` (default ``vcpus``) CPUs, ``mem`` (default
 MB/s.  If no host gives the capacity of a resource, all hosts have the same;
 ``pressure`` is a share of time, the same on each host.
 
+A host with 0 CPUs or no memory takes no instance.  A percentage of nothing is
+unknown: no policy on it is violated.  A rate must be above 0.
+
 Optional fields of an instance are ``priority``, ``preempt_policy``, ``group``
 (its anti-affinity group), ``origin``, and the truth values of
 ``model.cluster.Instance``: ``preempted``, ``blocked``, ``resting``
@@ -63,7 +66,7 @@ import dataclasses
 import itertools
 import typing
 
-from secondary_scheduler.model import units, vocabulary
+from secondary_scheduler.model import vocabulary
 from secondary_scheduler.model.arrivals import Arrival
 from secondary_scheduler.model.cluster import (
     Cluster,
@@ -100,6 +103,8 @@ from secondary_scheduler.reading.fields import DocumentError, Fields, load
 
 _CLASSES = {'vcpus': vocabulary.VCPU, 'memory_mb': vocabulary.MEMORY_MB,
             'disk_gb': vocabulary.DISK_GB, 'slots': vocabulary.SLOT}
+#: Fields that give the amount of a resource.
+_GIVEN_BY = {'cpu': {'cpus', 'vcpus'}, 'mem': {'mem', 'memory_mb'}}
 #: Resources whose use is in percent of a host.
 _PERCENT = tuple(one for one in language.MODELLED
                  if one not in language.STATIC)
@@ -120,7 +125,8 @@ def read_model(text: str) -> Cluster:
     bound = _named(map(_host, top.objects('hosts')),
                    lambda found: found.host.name, 'hosts')
     hosts = dict(zip(bound, sizes.complete(
-        [one.host for one in bound.values()]), strict=True))
+        [one.host for one in bound.values()],
+        {name for one in bound.values() for name in one.given}), strict=True))
     empty = Cluster(hosts, {})
     instances = _named(
         (_instance(one, leases, empty) for one in top.objects('instances')),
@@ -226,11 +232,15 @@ def _instance(fields: Fields, leases: Mapping[str, LeaseMembers],
 
 
 class _Bound(typing.NamedTuple):
-    """A host with its scopes; ``own`` if it lists its policies itself."""
+    """A host with its scopes; ``own`` if it lists its policies itself.
+
+    ``given`` are those of CPUs and memory of which it gives an amount.
+    """
 
     host: Host
     aggregates: list[str]
     own: list[HostPolicy] | None
+    given: frozenset[str]
 
     def applicable(self, policies: Sequence[language.Policy]
                  ) -> Sequence[language.Policy | HostPolicy]:
@@ -243,6 +253,8 @@ class _Bound(typing.NamedTuple):
 def _host(fields: Fields) -> _Bound:
     name = fields.text('name')
     capacity = fields.object('capacity')
+    given = frozenset(resource for resource, names in _GIVEN_BY.items()
+                      if not names.isdisjoint(capacity.names))
     reserved = _take_amounts(fields.object('reserved', optional=True))
     held = _take_amounts(fields.object('held', optional=True))
     usage = fields.numbers('usage', most=100, known=_PERCENT)
@@ -254,8 +266,7 @@ def _host(fields: Fields) -> _Bound:
         reserved,
         usage.pop('cpu', None), usable=fields.truth('usable', True),
         blocked=fields.truth('blocked', False), usage=usage,
-        capacities={one: size for one in units.UNITS if one != 'cpu'
-                    and (size := capacity.number(one, None))},
+        capacities=sizes.read_capacities(capacity),
         held=held,
         arrivals=dict(_arrivals(fields.object('arrivals', optional=True))))
     own = ([read_policy_with_counters(one)
@@ -263,7 +274,7 @@ def _host(fields: Fields) -> _Bound:
            if 'policies' in fields.names else None)
     for one in (capacity, fields):
         one.done()
-    return _Bound(host, aggregates, own)
+    return _Bound(host, aggregates, own, given)
 
 
 def _arrivals(fields: Fields) -> Iterator[tuple[str, Arrival]]:

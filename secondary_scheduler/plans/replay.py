@@ -249,6 +249,9 @@ class Replay:
             yield f'a policy of host {target} is violated'
         if host.blocked:
             yield f'host {target} is to be left alone'
+        for resource, name in (('cpu', 'CPUs'), ('mem', 'memory')):
+            if host.capacity(resource) == 0:
+                yield f'host {target} has no {name}'
 
     def _crowded(self, target: str, newcomer: Instance) -> Iterator[str]:
         claimed = self.claimed[target]
@@ -299,8 +302,9 @@ class Replay:
         for policy in host.policies:
             resource = policy.resource
             size = host.capacity(resource)
-            if policy.static or size is None or policy.threshold >= 100:
-                continue    # nothing exceeds 100 %
+            if policy.static or size is None or (
+                    size and policy.threshold >= 100):
+                continue    # nothing exceeds 100 % of what there is
             left = units.to_amount(max(0.0, policy.threshold - (
                 host.primary_use(resource) or 0.0)), size)
             most = math.inf if self.plan.switch is None else _MOST_PART * left

@@ -113,7 +113,8 @@ class Profile:
     def counting(self) -> violations.CostProfile:
         """Costs and predictions of the search."""
         overheads = (Overheads(limits_newcomers=True, lingers=self.lingers)
-                     if self.forecasts_demand else _held_by_agents(self.useful_share))
+                     if self.forecasts_demand
+                     else _held_by_agents(self.useful_share))
         schedule = what_if.at_once if self.parallel else what_if.in_order
         return violations.CostProfile(
             self.deadline_guard, schedule, overheads=overheads,

@@ -140,7 +140,8 @@ class TestPredict(Case):
                 'v': GuestLoad('large', {'cpu': 32.0}),
                 'w': GuestLoad('small', {'cpu': 2.0}),
                 'x': GuestLoad(None, {'cpu': 32.0})},
-            Overheads(limits_newcomers=True), capacity=lambda host, _resource: sizes[host],
+            Overheads(limits_newcomers=True),
+            capacity=lambda host, _resource: sizes[host],
             least={'cpu': 5.0})
         for uuid, source, target, percent in (
                 ('v', 'large', 'equal', 20), ('v', 'large', 'small', 800),

@@ -38,7 +38,8 @@ class TestTraces(unittest.TestCase):
         self.assertEqual([12.5, 0.0], use[0, -2:].tolist())
         for line, words in ((row, '289 columns'), (row + ',1,2', '289'),
                             (row + ',much', 'much'), (row + ',101', '101'),
-                            (row + ',nan', 'nan'), ('', 'no rows')):
+                            (row + ',-1', '-1'), (row + ',nan', 'nan'),
+                            ('', 'no rows')):
             with self.subTest(words):
                 self.fails(traces.read_planetlab, line, words)
 
