@@ -14,6 +14,7 @@ from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cloud_snapshot import (
     ORIGIN,
     PREEMPTED,
+    USED,
     WANTED_CPU,
     NovaServer,
 )
@@ -59,8 +60,9 @@ class _Preemption(ServerOperation):
     would never return.  Operations that the lease engine orders set no mark,
     since the schedule of leases decides when the instance returns.
 
-    The CPU that the instance wants is stored with it, so that any decision
-    engine knows it while the instance is down.
+    The CPU that the instance wants, and the use with which it counted, are
+    stored with it.  So any decision engine knows them while it is down, and
+    its return counts with the same use.
     """
 
     def prepare(self, cloud: Cloud) -> None:
@@ -72,6 +74,10 @@ class _Preemption(ServerOperation):
         wanted = self.input_parameters.get('wanted_cpu')
         if wanted is not None:
             items[WANTED_CPU] = f'{wanted:.3f}'
+        used = self.input_parameters.get('used')
+        if used:
+            items[USED] = ' '.join(f'{resource}={amount:.3f}' for
+                                   resource, amount in sorted(used.items()))
         cloud.set_metadata(self.uuid, items)
 
     def undo(self, cloud: Cloud) -> None:
@@ -84,8 +90,9 @@ class _Return(ServerOperation):
     def conclude(self, cloud: Cloud,
                  server: NovaServer) -> None:
         cloud.delete_metadata(self.uuid, PREEMPTED)
-        if WANTED_CPU in server.metadata:   # it would be out of date later
-            cloud.delete_metadata(self.uuid, WANTED_CPU)
+        for key in (WANTED_CPU, USED):  # they would be out of date later
+            if key in server.metadata:
+                cloud.delete_metadata(self.uuid, key)
 
 
 class Suspend(_Preemption):

@@ -4,6 +4,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping
+import contextlib
 import dataclasses
 import datetime
 import math
@@ -13,7 +14,9 @@ from oslo_utils import timeutils
 
 from secondary_scheduler.cpu_affinity import workload_keys
 from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.model.resources import RATES
 from secondary_scheduler.plans.constraint_rules import KnownNames
+from secondary_scheduler.reading.values import InputError, parse_number
 from secondary_scheduler.watcher.scope import HostPlace
 
 #: Server metadata of a preempted instance: ``<reason>@<UTC time>``.
@@ -24,6 +27,9 @@ ORIGIN = 'secondary:origin'
 NODE = 'secondary:node'
 #: Server metadata: the CPUs that the instance wanted when it was preempted.
 WANTED_CPU = 'secondary:wanted_cpu'
+#: Server metadata: the use of links and disks, in MB/s, with which the
+#: instance counted when it was preempted: ``<resource>=<amount> ...``.
+USED = 'secondary:used'
 #: Server metadata: the time (UTC) of an announced preemption.
 NOTICE = 'secondary:preempt_at'
 
@@ -211,6 +217,21 @@ class NovaServer:
             return None
         return (min(wanted, float(self.vcpus))
                 if math.isfinite(wanted) and wanted >= 0 else None)
+
+    @property
+    def used(self) -> dict[str, float]:
+        """Use of links and disks before its preemption, by resource in MB/s.
+
+        The owner can change the values, as a guest can change its load.
+        Unreadable ones are left out.
+        """
+        found = {}
+        for item in self.metadata.get(USED, '').split():
+            resource, _equals, text = item.partition('=')
+            with contextlib.suppress(InputError):
+                if resource in RATES:
+                    found[resource] = parse_number(text)
+        return found
 
     @property
     def fallen(self) -> bool:

@@ -118,14 +118,16 @@ def _expected_usage(server: NovaServer, seen: reports.InstanceReport | None,
     """Return the use of resources that decisions assume for an instance.
 
     An instance that is down is expected to use all its memory as soon as it
-    runs.  Use is reported in percent of the host; without the host's capacity
-    it is unknown, since the percentage means nothing on another host.
+    runs, and of links and disks what it counted with when it was preempted.
+    Use is reported in percent of the host; without the host's capacity it is
+    unknown, since the percentage means nothing on another host.
     """
+    before = server.used if server.state in cluster.DOWN else {}
     if report is None:
-        return {}
+        return before
     if seen is None:
-        return ({'mem': float(server.memory_mb)} if report.memory_mb > 0
-                else {})
+        return before | ({'mem': float(server.memory_mb)}
+                         if report.memory_mb > 0 else {})
     return {resource: units.to_amount(max(0.0, use), size)
             for resource, use in seen.usage.items()
             if (size := report.capacity(resource)) is not None}

@@ -40,7 +40,7 @@ _MOST_ON_A_HOST = 4
 #: Parameters of this action that do not apply to each member's operation.
 _OWN = frozenset({'action', 'parents', 'operation_id', 'after', 'not_before',
                   'not_after', 'expected', 'place'})
-_MEMBER = ('resource_id', 'source', 'target', 'wanted_cpu')
+_MEMBER = ('resource_id', 'source', 'target', 'wanted_cpu', 'used')
 
 
 class _LeaseOperation(SecondaryAction):

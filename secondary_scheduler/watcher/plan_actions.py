@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from secondary_scheduler.model.cluster import Cluster, Instance
+from secondary_scheduler.model.resources import RATES
 from secondary_scheduler.plans import operations
 from secondary_scheduler.watcher.action_members import action_type
 from secondary_scheduler.watcher.lease_groups import (
@@ -24,8 +25,7 @@ def add_actions(solution: Any, cluster: Cluster, plan: operations.Plan,
 
     :param kind: of the decision.
     :param name_of: returns the name of an instance's server.
-    :param stores_demand: actions store the CPU that an instance wants.  An
-        applier of an older release rejects this parameter.
+    :param stores_demand: actions store the CPU that an instance wants
     """
     groups = (group_operations(plan.operations, name_of)
               if plan.switch is not None else [
@@ -33,9 +33,8 @@ def add_actions(solution: Any, cluster: Cluster, plan: operations.Plan,
                   for one in plan.operations])
     for group in groups:
         first = group.members[0]
-        members = [_member(one, cluster.instances[one.instance]
-                           if stores_demand else None)
-                   for one in group.members]
+        members = [_member(one, cluster.instances[one.instance],
+                           stores_demand) for one in group.members]
         parameters = {
             'operation_id': group.id, 'after': list(group.after),
             'lease': first.lease, 'request': kind, 'batch': batch,
@@ -51,16 +50,19 @@ def add_actions(solution: Any, cluster: Cluster, plan: operations.Plan,
             resource_id=first.instance, input_parameters=parameters)
 
 
-def _member(operation: operations.Operation, instance: Instance | None
-            ) -> dict[str, Any]:
+def _member(operation: operations.Operation, instance: Instance,
+            stores_demand: bool) -> dict[str, Any]:
     """Return the parameters of one instance's operation.
 
-    Watcher's Action object takes no parameter that is None.
-
-    :param instance: None if its demand is not stored
+    Watcher's Action object takes no parameter that is None.  Agents tell the
+    use of links and disks where policies are on them.
     """
-    found = {'resource_id': operation.instance, 'source': operation.source,
-             'target': operation.target}
-    if instance is not None and operation.kind in operations.PREEMPTIONS:
-        found['wanted_cpu'] = instance.wanted_cpu
+    found: dict[str, Any] = {
+        'resource_id': operation.instance, 'source': operation.source,
+        'target': operation.target}
+    if operation.kind in operations.PREEMPTIONS:
+        if stores_demand:
+            found['wanted_cpu'] = instance.wanted_cpu
+        found['used'] = {one: round(instance.usage[one], 3) for one in RATES
+                         if one in instance.usage} or None
     return {name: value for name, value in found.items() if value is not None}

@@ -118,6 +118,7 @@ class SecondaryAction(base.BaseAction):
                 'place': _TEXT, 'not_before': _NUMBER,
                 'not_after': _NUMBER, 'expected': _NUMBER,
                 'wanted_cpu': _NUMBER,
+                'used': {'type': 'object', 'additionalProperties': _NUMBER},
             },
             'required': ['resource_id'],
             'additionalProperties': False,

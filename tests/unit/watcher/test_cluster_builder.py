@@ -281,6 +281,23 @@ class BuildTest(TestCase):
                 default_demand=25.0))
             self.assertEqual(wanted, found.instances[one.uuid].wanted_cpu)
 
+    def test_instance_that_is_down_uses_what_it_used_before(self):
+        for stored, used in (
+                ('net_in=25.000 disk_out=0.5', {'net_in': 25, 'disk_out': 0.5}),
+                ('net_in=-1 net_out=tea cpu=3 =4 disk_in', {}),
+                ('net_in=1e400 net_out=2', {'net_out': 2}), (None, {})):
+            down, runs = (fakes.server(1, status=status, metadata={
+                cloud_snapshot.USED: stored} if stored else {})
+                for status in ('SUSPENDED', 'ACTIVE'))
+            found = self.build([down], [fakes.host('h1')])
+            self.assertEqual(used, found.instances[down.uuid].usage)
+            found = self.build([down], [fakes.host('h1')],
+                               [fakes.report('h1')])
+            self.assertEqual({**used, 'mem': down.memory_mb},
+                             found.instances[down.uuid].usage)
+            found = self.build([runs], [fakes.host('h1')])
+            self.assertEqual({}, found.instances[runs.uuid].usage)
+
     def test_running_time_is_that_since_the_last_boot_or_return(self):
         now = datetime.datetime.now(datetime.UTC)
         launched = {'launched': now - datetime.timedelta(seconds=500)}

@@ -135,6 +135,20 @@ class LeaseOperationTest(LeaseActionCase):
                          self.cloud.known[ONE].metadata)
         self.assertEqual(0.25, self.cloud.known[TWO].wanted_cpu)
 
+    def test_use_of_each_member_is_stored_until_it_returns(self):
+        made = self.make_lease(numbers=(1, 2))
+        made.input_parameters['members'][1]['used'] = {
+            'net_in': 25.0, 'disk_out': 0.5}
+        made.pre_condition()
+        made.execute()
+        self.assertEqual('disk_out=0.500 net_in=25.000', self.cloud.known[
+            TWO].metadata[cloud_snapshot.USED])
+        self.assertEqual({}, self.cloud.known[ONE].used)
+        self.assertEqual({'net_in': 25.0, 'disk_out': 0.5},
+                         self.cloud.known[TWO].used)
+        self.run_lease(lease_actions.ResumeLease, numbers=(1, 2))
+        self.assertNotIn(cloud_snapshot.USED, self.cloud.known[TWO].metadata)
+
     def test_mean_duration_of_the_members_is_recorded(self):
         noted = self.action(self.plan(self.audit(1)))
         self.run_lease(action=noted.uuid)

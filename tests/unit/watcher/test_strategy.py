@@ -23,7 +23,7 @@ from secondary_scheduler.decisions.context_switch import (
     ContextSwitchDecision,
 )
 from secondary_scheduler.estimation import learning
-from secondary_scheduler.model import cluster, vocabulary
+from secondary_scheduler.model import cluster, reports, vocabulary
 from secondary_scheduler.plans import model_documents, operations
 from secondary_scheduler.policies import language
 from secondary_scheduler.watcher import (
@@ -105,6 +105,48 @@ class StrategyTest(fakes.WatcherTestCase):
         first = solution.actions[0]['input_parameters']
         self.assertEqual(('b', 'preempt', 'h1'), (
             first['batch'], first['request'], first['source']))
+
+    def link_report(self, primary, violated=False):
+        """Report a policy on the link, and instances that use 20 % of it."""
+        link = reports.PolicyReport(
+            'net_in <= 80% for 10s', 'net_in', 80.0, 10, None, 0,
+            reports.PolicyState.VIOLATED if violated
+            else reports.PolicyState.HELD)
+        for name, used in (('h1', primary), ('h2', 75.0)):
+            known = fakes.report(name)
+            self.report(
+                name, 10.0, usage={'net_in': used},
+                capacities={'net_in': 125.0}, policies=(
+                    *known.policies, link if name == 'h1' else
+                    dataclasses.replace(link, state=(
+                        reports.PolicyState.HELD))),
+                instances=[reports.InstanceReport(
+                    one.uuid, one.priority, 5.0, None, usage={'net_in': 20.0})
+                    for one in self.cloud.known.values()
+                    if one.host == name and one.status == 'ACTIVE'])
+
+    def test_return_counts_with_the_use_of_the_preemption(self):
+        self.audit(1)
+        self.link_report(65.0, violated=True)
+        solution = self.oneshot(hosts=['h1'])
+        self.assertEqual([('suspend', '-')] * 3, self.kinds(solution))
+        for number, action in zip((1, 2, 3), sorted(
+                solution.actions, key=lambda one: one['resource_id']
+                if 'resource_id' in one else one['input_parameters'][
+                    'resource_id']), strict=True):
+            self.assertEqual({'net_in': 25.0},
+                             action['input_parameters']['used'])
+            self.cloud.change(number, status='SUSPENDED', metadata={
+                cloud_snapshot.PREEMPTED: 'x',
+                cloud_snapshot.USED: 'net_in=25.000'})
+        for primary, returns in ((65.0, 0), (59.0, 1), (39.0, 2)):
+            self.now += 10.0
+            self.seen.refresh()
+            self.link_report(primary)
+            solution = self.run_audit(self.audit(
+                int(primary), audit_type='ONESHOT'), request='return')
+            self.assertEqual([('resume', 'h1')] * returns,
+                             self.kinds(solution))
 
     def relieve(self):
         """Return the operations that relieve h1, if it has its agents."""
