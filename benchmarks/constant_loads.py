@@ -10,6 +10,7 @@ fits then under the stricter threshold of a return may not be down.
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
+import itertools
 import json
 import random
 import typing
@@ -227,7 +228,7 @@ def _used(model: Document, rule: list[str], host: str,
     if there:
         use += sum(one['usage'].get(resource, 0.0) * sizes[one['name']]
                    for one in hosts)
-    return use / sum(sizes.values())
+    return float(use / sum(sizes.values()))
 
 
 def _has_room(model: Document, rule: list[str], one: Document,
@@ -290,15 +291,29 @@ def run(seed: int, driver: str) -> Outcome:
 
 def measure(options: argparse.Namespace) -> dict[str, typing.Any]:
     """Run all models with a driver, and count what is found."""
-    runs = {seed: run(seed, options.driver) for seed in range(
-        options.seed, options.seed + options.models)}
+    seeds = range(options.seed, options.seed + options.models)
+    runs: Mapping[int, typing.Any] = dict(zip(
+        seeds, simulate(options, seeds) if options.simulate
+        else (run(seed, options.driver) for seed in seeds), strict=True))
     return {
         'driver': options.driver, 'models': len(runs),
-        'operations': [sum(one.operations[number] for one in runs.values())
-                       for number in range(ROUNDS)],
-        **{name: {seed: getattr(one, name) for seed, one in runs.items()
-                  if getattr(one, name)}
+        'operations': [sum(some) for some in itertools.zip_longest(
+            *(one.operations for one in runs.values()), fillvalue=0)],
+        **{name: {seed: found for seed, one in runs.items()
+                  if (found := getattr(one, name, []))}
            for name in ('late', 'again', 'fitting')}}
+
+
+def simulate(options: argparse.Namespace, seeds: Sequence[int]
+             ) -> Iterator[typing.Any]:
+    """Return the courses of all models in the simulator of a driver."""
+    # The simulator needs Numba, which decisions do not.
+    from benchmarks import constant_simulations
+    if options.driver == 'guided':
+        return constant_simulations.simulate_guided(
+            options.models, options.seed)
+    return constant_simulations.simulate_switches(
+        map(draw_model, seeds), ROUNDS)
 
 
 def main() -> None:
@@ -307,6 +322,8 @@ def main() -> None:
     parser.add_argument('--driver', choices=tuple(DRIVERS), default='guided')
     parser.add_argument('--models', type=int, default=1000)
     parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--simulate', action='store_true',
+                        help='run a simulator instead of "plan decide"')
     forms.add_quick(parser, models=20)
     found = measure(parser.parse_args())
     print(json.dumps(found, indent=1))

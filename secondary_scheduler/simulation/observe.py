@@ -73,6 +73,8 @@ class SimulatedObserver:
         self._guests: dict[int, Instance] = {}
         self._main = np.zeros((WINDOW, len(RESOURCES), hosts))
         self._use = np.zeros((WINDOW, instances))
+        #: Mean use when each instance ran or booted last.
+        self._last_use = np.zeros(instances)
         self._seen = 0
         #: Highest CPU use of primaries in each of the last blocks.
         self._peaks = np.zeros((math.ceil(profile.memory_s / BLOCK), hosts))
@@ -80,15 +82,27 @@ class SimulatedObserver:
         self.violated = np.zeros_like(checks.failed, dtype=bool)
 
     def add_second(self, main: Floats, use: Floats) -> None:
-        """Add the use of primaries (resources, H) and guests' CPU (N,)."""
+        """Add the use of primaries (resources, H) and guests' CPU (N,).
+
+        A guest that is down keeps the use that it had before, so that its
+        return counts with it.
+        """
         place = self._seen % WINDOW
-        self._main[place], self._use[place] = main, use
+        up = self._world.running | self._world.booting
+        self._main[place] = main
+        self._use[place] = np.where(up, use, self._last_use)
         if len(self._peaks):
             block, first = divmod(self._seen, BLOCK)
             block %= len(self._peaks)
             self._peaks[block] = main[0] if not first else np.maximum(
                 self._peaks[block], main[0])
         self._seen += 1
+        self._last_use = np.where(up, self._mean_use(), self._last_use)
+
+    def _mean_use(self, instances: Ints | slice = slice(None)) -> Floats:
+        """Return the mean CPU use of instances in the window, (N,)."""
+        return np.asarray(
+            self._use[:min(self._seen, WINDOW), instances].mean(axis=0))
 
     def main(self, hosts: Ints | slice = slice(None)) -> Floats:
         """Return the mean use of primaries on some hosts, (resources, H)."""
@@ -112,9 +126,9 @@ class SimulatedObserver:
         A guest that an agent can throttle counts with its useful share at
         most.
         """
-        use = self._use[:min(self._seen, WINDOW), instances].mean(axis=0)
-        if self._profile.forecasts_demand:
-            return np.asarray(use)
+        use = self._mean_use(instances)
+        if self._profile.forecasts_demand or not self._profile.local_control:
+            return use
         return np.minimum(use, self._profile.useful_share)
 
     def update_violated(self) -> None:

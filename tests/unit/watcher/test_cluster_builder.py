@@ -283,7 +283,7 @@ class BuildTest(TestCase):
 
     def test_instance_that_is_down_uses_what_it_used_before(self):
         for stored, used in (
-                ('net_in=25.000 disk_out=0.5', {'net_in': 25, 'disk_out': 0.5}),
+                ('net_in=25.000 disk_in=0.5', {'net_in': 25, 'disk_in': 0.5}),
                 ('net_in=-1 net_out=tea cpu=3 =4 disk_in', {}),
                 ('net_in=1e400 net_out=2', {'net_out': 2}), (None, {})):
             down, runs = (fakes.server(1, status=status, metadata={
