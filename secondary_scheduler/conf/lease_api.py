@@ -124,20 +124,40 @@ Timeout of a request to ``webhook_url`` in seconds.
     cfg.StrOpt(
         'trustee_user_id',
         help="""
-Id of the user in [watcher_clients_auth] of Watcher. With it, each request for
-a lease creates a trust for this user, with which the lease's servers are made
-in the owner's name and project. Without it, the default, they are made in the
-project of that user, where owners cannot see them. The trust is used only to
-make servers. If it becomes invalid, because its owner was disabled or lost the
-role in the project, the lease is paused, and an event says so. Restricted
-application credentials cannot create trusts: their requests are refused.
+Id of the user in [watcher_clients_auth] of Watcher. With it, the servers of
+leases are made in the name and project of their owners, by a standing trust
+for this user: one of each owner in each project, with ``trust_roles`` and for
+``trust_lifetime`` seconds. The owner's first request with a password makes it.
+Application credentials cannot (Keystone refuses them all trusts), but use it
+from then on. Without this option, the default, servers are made in the project
+of that user, where owners cannot see them. The trust is used only to make
+servers and to look their images up. If it becomes invalid, because its owner
+was disabled, lost a role or revoked it, running leases end at their planned
+time, and the reason of waiting ones says so.
 """),
     cfg.ListOpt(
         'trust_roles',
         default=['member'],
         help="""
-Roles of a trust (``trustee_user_id``): the roles that are needed to make a
-server. Requests of owners without one of them are refused.
+Roles of a standing trust (``trustee_user_id``): the roles that are needed to
+make a server. Requests by tokens without one of them are refused, so that no
+credential gets more than it has. After a change, an owner's next request with
+a password renews the trust; those with other credentials are refused until
+then.
+"""),
+    cfg.IntOpt(
+        'trust_lifetime',
+        default=31_536_000,
+        min=60,
+        mutable=True,
+        help="""
+Seconds after which a standing trust (``trustee_user_id``) ends. A request with
+a password renews it if less than a tenth is left at the lease's latest start.
+Requests with application credentials cannot renew it: after its end they are
+refused until its owner runs "openstack secondary lease trust create". A lease
+that may start later than this time from now is refused. The shorter the time,
+the sooner a forgotten trust ends, and the more often programs wait for their
+owner. The default is a year.
 """),
     cfg.FloatOpt(
         'verify_timeout',

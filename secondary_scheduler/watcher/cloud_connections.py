@@ -6,6 +6,8 @@ One session per process, from [watcher_clients_auth]: Watcher itself opens a
 new one, with a new token, for each audit and each action.
 """
 
+from collections.abc import Iterator
+import contextlib
 import functools
 
 from keystoneauth1 import exceptions as ksa_exceptions
@@ -51,8 +53,12 @@ def _connect_by_trust(trust: str | None) -> Cloud:
         interface=keystone.interfaces(CONF.nova) or None))
 
 
-def as_owner(trust: str | None) -> Cloud:
-    """Return the cloud with the rights of a trust's owner.
+@contextlib.contextmanager
+def act_as_owner(trust: str | None) -> Iterator[Cloud]:
+    """Act on the cloud with the rights of a trust's owner.
+
+    One token serves many leases.  So the loss of the trust may show only when
+    a service has rejected the token, and Keystone issues no other one.
 
     :param trust: id of the trust; None for Watcher's own account.
     :raises Untrusted: if the trust, or one of its roles, no longer exists.
@@ -61,7 +67,7 @@ def as_owner(trust: str | None) -> Cloud:
         with cloud_errors.translated_errors():
             cloud = _connect_by_trust(trust)
             cloud.open_session()
-            return cloud
+        yield cloud
     except cloud_errors.CloudError as exc:
         if isinstance(exc.__cause__, ksa_exceptions.Unauthorized
                       | ksa_exceptions.Forbidden | ksa_exceptions.NotFound):

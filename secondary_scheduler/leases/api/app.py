@@ -22,7 +22,7 @@ from secondary_scheduler.leases.api import (
     policies,
     resources,
     routing,
-    trusts,
+    standing_trusts,
     verification,
 )
 from secondary_scheduler.leases.api.db import urls
@@ -58,7 +58,8 @@ def service(conf: cfg.ConfigOpts) -> routing.Service:
     return routing.Service(
         conf, database, LeaseStore(
             database, events.announcer(conf, publisher)),
-        Quotes(database), policies.make_enforcer(conf), trusts.Trusts(conf),
+        Quotes(database), policies.make_enforcer(conf),
+        standing_trusts.StandingTrusts(conf, database),
         verification.Verifier.from_options(conf), resources.TABLE)
 
 

@@ -28,9 +28,12 @@ SERVED = Version(1, 4)
 #: Records for operators, accounting, and the order of lists of leases.
 RECORDS = Version(1, 5)
 
+#: The standing trust of a user in a project.
+TRUSTS = Version(1, 6)
+
 #: From the oldest to the newest; see doc/source/user/lease-api.rst.
 VERSIONS = [str(one) for one in (FIRST, QUOTES, OPEN, SERVERS, SERVED,
-                                 RECORDS)]
+                                 RECORDS, TRUSTS)]
 
 
 def parse(text: str) -> Version:

@@ -32,6 +32,9 @@ SHOW_QUOTE = f'{PREFIX}:show_quote'
 CAPACITY = f'{PREFIX}:capacity'
 OPERATIONS = f'{PREFIX}:operations'
 ACCOUNTING = f'{PREFIX}:accounting'
+SHOW_TRUST = f'{PREFIX}:show_trust'
+RENEW_TRUST = f'{PREFIX}:renew_trust'
+REVOKE_TRUST = f'{PREFIX}:revoke_trust'
 ALL_PROJECTS = f'{PREFIX}:all_projects'
 
 
@@ -72,6 +75,14 @@ RULES = [
     _rule(ACCOUNTING, _READER, (
         'Show served time and charge of the leases of the project.'),
         'GET /accounting'),
+    _rule(SHOW_TRUST, _READER, (
+        'Show the standing trust of the user in the project.'), 'GET /trust'),
+    _rule(RENEW_TRUST, _MEMBER, (
+        'Make or renew the standing trust of the user in the project. '
+        'Keystone decides on it, too.'), 'PUT /trust'),
+    _rule(REVOKE_TRUST, _READER, (
+        'Revoke the standing trust of the user in the project. Keystone '
+        'decides on it, too.'), 'DELETE /trust'),
     _rule(ALL_PROJECTS, _ADMIN, (
         'See the leases and accounts of all projects, and the names of hosts '
         'in the timeline. Users with this permission can also use the ids of '

@@ -35,7 +35,10 @@ from secondary_scheduler.leases.api.db.session import (
     DatabaseError,
 )
 from secondary_scheduler.leases.api.db.store import LeaseStore
-from secondary_scheduler.leases.api.trusts import Trusts
+from secondary_scheduler.leases.api.standing_trusts import (
+    Owner,
+    StandingTrusts,
+)
 from secondary_scheduler.leases.api.verification import Verifier
 from secondary_scheduler.reading.values import shown
 
@@ -54,7 +57,7 @@ class Service:
     store: LeaseStore
     quotes: Quotes
     enforcer: policy.Enforcer
-    trusts: Trusts
+    trusts: StandingTrusts
     verifier: Verifier
     table: Sequence['Route']
 
@@ -101,6 +104,16 @@ class Call:
         return self.service.verifier.pool.session(
             self.service.conf,
             identity_access.AccessInfoPlugin(plugin.get_auth_ref(None)))
+
+    @property
+    def owner(self) -> Owner:
+        """User of the token, in its project."""
+        plugin = self.request.environ.get('keystone.token_auth')
+        by_trust = plugin is not None and plugin.has_user_token and (
+            plugin.get_auth_ref(None).trust_scoped)
+        return Owner(self.token, self.context.user_id,
+                     self.context.project_id, self.context.roles,
+                     bool(by_trust))
 
     def link(self, path: str) -> str:
         """Return the URL of a path of the service."""

@@ -16,6 +16,7 @@ from secondary_scheduler.leases.api import (
 )
 from secondary_scheduler.leases.api.db import store
 from secondary_scheduler.leases.api.db.plans import SlotPurpose
+from secondary_scheduler.leases.api.db.standing_trusts import TrustState
 from secondary_scheduler.leases.api.node_sets import line, nullable
 from secondary_scheduler.leases.api.schema_parts import MOMENT, UUID_PATTERN
 from secondary_scheduler.leases.api.schema_parts import UUID as UUID
@@ -212,6 +213,21 @@ _EVENT = _answer({
 _AMOUNT = _answer({
     'limit': {'type': 'integer', 'description': '-1: unlimited.'},
     'used': {'type': 'integer'}})
+_TRUST = _answer({
+    'id': {'type': 'string', 'description': 'Id of the trust in Keystone.'},
+    'project_id': {'type': 'string'},
+    'user_id': {'type': 'string'},
+    'roles': _list({'type': 'string'}, description='Roles of the trust.'),
+    'created_at': MOMENT,
+    'expires_at': MOMENT,
+    'state': {
+        'type': 'string', 'enum': [str(one) for one in TrustState],
+        'description': (
+            'valid; unverified (Keystone does not answer, or not for this '
+            'token); expired; lost (Keystone does not know it any more); '
+            'outdated (its roles are not those that are needed now).')},
+    'message': {'type': 'string', 'description': (
+        'Remedy if no server can be made with it; else empty.')}})
 _LINK = _answer({'rel': {'type': 'string'}, 'href': {'type': 'string'}})
 _ERROR = _answer({
     'status': {'type': 'integer'}, 'code': {'type': 'string'},
@@ -235,6 +251,7 @@ COMPONENTS: dict[str, Schema] = {
     'QuoteAnswer': _answer({'quote': ref('Quote')}),
     'QuotaAnswer': _answer({'quota': _answer({'leases': _AMOUNT,
                                               'nodes': _AMOUNT})}),
+    'TrustAnswer': _answer({'trust': _TRUST}),
     'VersionsAnswer': _answer({'versions': _list(_answer({
         'id': {'type': 'string'}, 'status': {'type': 'string'},
         'min_version': {'type': 'string'},

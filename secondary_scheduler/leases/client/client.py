@@ -25,7 +25,7 @@ from secondary_scheduler.reading.values import InputError
 
 SERVICE_TYPE = 'secondary-lease'
 #: Microversion of all requests.
-VERSION = '1.5'
+VERSION = '1.6'
 
 Json = dict[str, typing.Any]
 
@@ -215,6 +215,28 @@ class Client:
     def quota(self) -> Json:
         """Return limits and usage of the project."""
         return typing.cast(Json, self._request('GET', '/quota')['quota'])
+
+    def trust(self) -> Json:
+        """Return the standing trust of the user in the project.
+
+        Its ``state`` is "valid", "unverified", "expired", "lost" or
+        "outdated"; ``message`` is the remedy if no server can be made.
+        """
+        return typing.cast(Json, self._request('GET', '/trust')['trust'])
+
+    def create_trust(self) -> Json:
+        """Make or renew the standing trust; return it.
+
+        Keystone refuses this to application credentials.
+        """
+        return typing.cast(Json, self._request('PUT', '/trust')['trust'])
+
+    def delete_trust(self) -> None:
+        """Revoke the standing trust.
+
+        Keystone refuses this to application credentials.
+        """
+        self._request('DELETE', '/trust')
 
     # -- for operators
 

@@ -28,6 +28,7 @@ from secondary_scheduler.leases.engine import (
     holds,
     host_rules,
     image_cache,
+    owner_rights,
     quotes,
 )
 from secondary_scheduler.leases.engine.engine_pass import EnginePass
@@ -195,6 +196,11 @@ class Engine:
             ledger.restore_leases(rows)
         new = self._read_new(ledger, cloud_state, [
             row for row, text in rows if text is None])
+        rights = owner_rights.OwnerRights.read(
+            self._database, cloud_state, now)
+        rights.assign_trusts([*ledger.records.values(), *new])
+        cloud_state = rights.without_overcome_failures(
+            cloud_state, ledger.records)
         ledger.host_rules = host_rules.HostRules.of_cloud(
             self._cloud, [*ledger.records.values(), *new], cloud_state,
             ledger.hosts)
@@ -205,6 +211,7 @@ class Engine:
                          estimates, now)
         one.observe_leases(requests)
         self._adopt(ledger, cloud_state, now)
+        rights.hold_back(ledger, cloud_state, int(now))
         if self._recovery.handle_failures(ledger, cloud_state, now):
             self._withhold(ledger, cloud_state, now)
         constrained_bookings.apply_constraints(ledger, now)
@@ -219,6 +226,7 @@ class Engine:
             elif learning and self._lacks_room(ledger, record):
                 self._waiting.append(record.row)
             else:
+                record.lease.blocked = not record.can_boot
                 ledger.submit_lease(record, int(now))
         ledger.scheduler.fill()
         for record in ledger.records.values():

@@ -16,6 +16,7 @@ from secondary_scheduler.leases.engine.estimates import Estimates
 from secondary_scheduler.leases.engine.records import LeaseRecord
 from secondary_scheduler.leases.engine.schedule_ledger import ScheduleLedger
 from secondary_scheduler.leases.engine.values import (
+    BY_TRUST,
     CloudState,
     LeaseOperation,
     OperationRequest,
@@ -227,7 +228,9 @@ class EnginePass:
         found += copies.due_fetches(self._ledger.hosts)
         ordered = sorted(
             (one for one in found
-             if copies.permits(one)
+             if (one.kind not in BY_TRUST
+                 or self._ledger.records[one.place[0]].can_boot)
+             and copies.permits(one)
              and (one.at > now or self._has_room(one))
              and self._ledger.host_rules.permit(
                  self._ledger.records[one.place[0]], one)),

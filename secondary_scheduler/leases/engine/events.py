@@ -63,6 +63,8 @@ def state_reason(record: LeaseRecord, shown: str) -> str:
             shown not in lease_states.FINAL):
         return '; '.join(filter(None, (
             record.lease.reason, describe_reach(record))))
+    if record.lost_right and record.lacks_server:
+        return record.lost_right
     if shown == LeaseState.INTERRUPTED or (
         record.failing_since is not None and shown not in lease_states.FINAL
     ):

@@ -30,9 +30,6 @@ LOG = logging.getLogger(__name__)
 #: Attempts to boot on a host after which another host is tried, and seconds
 #: for which the host gets no other server then.
 _ATTEMPTS, _AVOIDED_S = 2, 120.0
-#: Attempts after which a trust counts as lost: Keystone answers 401 for other
-#: reasons, too.
-_LOST_RIGHT_ATTEMPTS = 2
 #: Orders of one operation without an effect after which it counts as failed.
 _WITHOUT_EFFECT = 2
 
@@ -48,9 +45,7 @@ class FailedOperation:
     @property
     def final(self) -> bool:
         """Whether no further attempt can succeed."""
-        return self.failure.nature is Nature.PERMANENT or (
-            self.failure.nature is Nature.LOST_RIGHT
-            and self.failure.count >= _LOST_RIGHT_ATTEMPTS)
+        return self.failure.nature is Nature.PERMANENT
 
     def __str__(self) -> str:
         times = self.failure.count

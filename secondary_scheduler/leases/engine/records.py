@@ -73,6 +73,9 @@ class LeaseRecord:
     :param served: observed running time.
     :param failing_since: time since which operations on its servers fail.
     :param cause: last reason for which not all of its servers ran.
+    :param trust: trust with which its servers are made, as of this pass.
+    :param lost_right: reason for which no server can be made for its owner
+        now, or at its start; '' if there is none.
     :param ordered: count and last time of orders, for each due operation.
     :param unreachable_since: time since which the cell of a server does not
         answer Nova.
@@ -92,6 +95,8 @@ class LeaseRecord:
     served: ServedTime = dataclasses.field(default_factory=ServedTime)
     failing_since: float | None = None
     cause: str = ''
+    trust: str | None = None
+    lost_right: str = ''
     ordered: dict[tuple[int, LeaseOperation], tuple[int, float]] = (
         dataclasses.field(default_factory=dict)
     )
@@ -103,6 +108,29 @@ class LeaseRecord:
     def adopted(self) -> bool:
         """Whether its server existed before it: see ``adoption``."""
         return self.row.duration is None
+
+    @property
+    def needs_trust(self) -> bool:
+        """Whether its servers are made with a trust of its owner."""
+        return self.row.standing_trust or self.row.trust_id is not None
+
+    @property
+    def can_boot(self) -> bool:
+        """Whether a server can be made for its owner now.
+
+        Without the trust it would be made in the project of Watcher's user.
+        """
+        return self.trust is not None or not self.needs_trust
+
+    @property
+    def lacks_server(self) -> bool:
+        """Whether it waits or begins, and a server has to be made for it."""
+        lease = self.lease
+        return (not self.adopted and lease.home is None and (
+            lease.ahead or lease.state in (LeaseState.QUEUED,
+                                           LeaseState.ACTIVE))
+                and any(not (node.server or node.gone)
+                        for node in self.nodes))
 
     @property
     def uuid(self) -> str:
@@ -181,7 +209,7 @@ class LeaseRecord:
         row, of = self.row, self.row.nodes[set_]
         name = row.name or f'lease-{row.uuid[:8]}'
         return Build(f'{name}-{number}', row.project_id, row.user_id,
-                     row.trust_id, of.flavor, of.image, of.network,
+                     self.trust, of.flavor, of.image, of.network,
                      of.key_name)
 
 

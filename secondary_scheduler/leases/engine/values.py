@@ -46,8 +46,13 @@ class Nature(enum.StrEnum):
     CAPACITY = 'capacity'
     #: A service did not answer, or its reason is unknown.
     TRANSIENT = 'transient'
-    #: The trust by which servers are created for the owner is gone.
+    #: The trust by which servers are made for the owner is not valid now.
     LOST_RIGHT = 'lost right'
+
+
+#: Operations that use the trust of a lease's owner.
+BY_TRUST = frozenset({LeaseOperation.BOOT, LeaseOperation.CACHE_IMAGE,
+                      LeaseOperation.VERIFY})
 
 
 class Postponed(Exception):
@@ -118,6 +123,7 @@ class Failure:
     :param host: host of the last one.
     :param why: words of the service that refused it.
     :param nature: their meaning for the next attempt.
+    :param trust: trust of the owner that the operation used, if any.
     """
 
     count: int
@@ -125,6 +131,7 @@ class Failure:
     host: str | None = None
     why: str = ''
     nature: Nature = Nature.TRANSIENT
+    trust: str | None = None
 
 
 #: A server of a lease: the lease's UUID, and the number of the node.

@@ -89,7 +89,7 @@ class Backfilling:
             if self._reservations != 0 and not self._may_plan():
                 break
             tried = entry.rank
-            if not entry.lease.paused:
+            if entry.lease.may_start:
                 yield entry
         else:
             return
@@ -97,7 +97,7 @@ class Backfilling:
         while begun:    # and took capacity from the leases behind
             begun = False
             for entry in queue.startable(self._fit_cache.durations):
-                if entry.rank > tried and not entry.lease.paused:
+                if entry.rank > tried and entry.lease.may_start:
                     tried = entry.rank
                     yield entry
                     if begun := entry.lease not in queue:

@@ -159,8 +159,9 @@ class Lease:
 
     ``served`` is the time its VMs have run, without lost work.  ``booking``
     is its present or next booking, ``later`` the one after it.  Saved memory
-    is on disks at ``home``, since ``saved_at``.  A ``paused`` lease does not
-    start.  ``choice`` is set by the caller (None: it may begin anywhere).
+    is on disks at ``home``, since ``saved_at``.  A ``paused`` or ``blocked``
+    lease does not start from the queue: its owner has paused it, or no server
+    can be made for it.  ``choice`` is set by the caller (None: it may begin anywhere).
     """
 
     id: str
@@ -184,9 +185,15 @@ class Lease:
     hosts: Ints = dataclasses.field(
         default_factory=lambda: np.zeros(0, dtype=np.int64))
     paused: bool = False
+    blocked: bool = False
     reason: str = ''
     price: float = 0.0
     choice: HostChoice | None = None
+
+    @property
+    def may_start(self) -> bool:
+        """True if the lease may leave the queue."""
+        return not (self.paused or self.blocked)
 
     @property
     def ahead(self) -> bool:

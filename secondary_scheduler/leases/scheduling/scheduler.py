@@ -338,6 +338,21 @@ class Scheduler:
         lease.paused = True
         self._backfilling.replan_planned_starts()
 
+    def block(self, lease: Lease, now: int) -> None:
+        """Keep a best-effort lease without servers in the queue.
+
+        Its ``blocked`` ends when the caller unsets it.
+        """
+        lease.blocked = True
+        self._state.advance_clock(now)
+        if lease.booking is None:
+            return
+        if lease.ahead:
+            self._planned_starts.requeue(lease)
+            self._backfilling.replan_planned_starts()
+        else:
+            self.restart_lost(lease, now)
+
     def unpause(self, lease: Lease, now: int) -> None:
         """Let a paused lease run again."""
         self._state.advance_clock(now)

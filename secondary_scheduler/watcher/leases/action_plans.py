@@ -151,10 +151,12 @@ class LeaseActionPlans:
                 continue
             before = failures.get((where, kind))
             nature, why = outcomes.parse_failure(action.status_message)
+            trust = action.input_parameters.get('trust')
             failures[where, kind] = Failure(
-                1 + (before.count if before else 0),
+                1 + (before.count if before and before.trust == trust
+                     else 0),
                 _seconds(action.updated_at),
-                action.input_parameters.get('target'), why, nature)
+                action.input_parameters.get('target'), why, nature, trust)
         return found
 
     def _read_ended(self) -> None:

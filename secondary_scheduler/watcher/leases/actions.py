@@ -106,13 +106,15 @@ class Boot(_LeaseAction):
         if there:
             uuid = there[0].uuid
         else:
-            uuid = cloud_connections.as_owner(parameters.get('trust')).create(
-                {**parameters['build'],
-                 **server_requests.read_server_request(self.uuid, node)},
-                {vocabulary.LEASE_METADATA: self.uuid,
-                 NODE: str(node)},
-                {vocabulary.LEASE_HINT: self.uuid,
-                 vocabulary.HOST_HINT: str(self.target)})
+            with cloud_connections.act_as_owner(
+                    parameters.get('trust')) as owner:
+                uuid = owner.create(
+                    {**parameters['build'],
+                     **server_requests.read_server_request(self.uuid, node)},
+                    {vocabulary.LEASE_METADATA: self.uuid,
+                     NODE: str(node)},
+                    {vocabulary.LEASE_HINT: self.uuid,
+                     vocabulary.HOST_HINT: str(self.target)})
         return wait_for(
             uuid, lambda server: (server.task_state is None
                                   and server.status != 'BUILD'),
@@ -204,9 +206,10 @@ class Verify(_LeaseAction):
         """
         parameters = self.input_parameters
         try:
-            owner = cloud_connections.as_owner(parameters.get('trust'))
-            found = server_requests.verify_lease(
-                owner.session, self.uuid, parameters['project'])
+            with cloud_connections.act_as_owner(
+                    parameters.get('trust')) as owner:
+                found = server_requests.verify_lease(
+                    owner.session, self.uuid, parameters['project'])
         except CloudError as exc:
             self._fail(str(exc), exc.nature)
         if found.wrong:
@@ -237,8 +240,9 @@ class CacheImage(_LeaseAction):
         """
         parameters = self.input_parameters
         try:
-            image = cloud_connections.as_owner(parameters.get('trust')).image(
-                parameters['image'])
+            with cloud_connections.act_as_owner(
+                    parameters.get('trust')) as owner:
+                image = owner.image(parameters['image'])
             cloud_connections.shared().cache_image(parameters['host'], image)
         except CloudError as exc:
             self._fail(str(exc), exc.nature)

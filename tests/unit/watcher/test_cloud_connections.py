@@ -4,9 +4,13 @@
 
 from unittest import mock
 
+from keystoneauth1 import exceptions as ks_exceptions
+from openstack import exceptions as sdk_exceptions
+
 from secondary_scheduler.watcher import (
     cloud,
     cloud_connections,
+    cloud_errors,
 )
 from tests.unit.watcher import fakes
 
@@ -35,6 +39,39 @@ class ConnectionTest(fakes.TestCase):
                 cloud_connections._connect_by_trust(None)
                 self.assertEqual(expected,
                                  connection.call_args.kwargs['interface'])
+
+    def act(self, *effects):
+        """Act with a trust; the action has an error as its effect."""
+        owner = mock.Mock(open_session=mock.Mock(side_effect=effects[:1]))
+        made = mock.Mock(return_value=owner)
+        with mock.patch.object(cloud_connections, '_connect_by_trust', made):
+            with cloud_connections.act_as_owner('trust') as found, \
+                    cloud_errors.translated_errors():
+                self.assertIs(owner, found)
+                if effects[1:]:
+                    raise effects[1]
+        made.assert_called_once_with('trust')
+        return made
+
+    def test_trust_that_keystone_refuses_is_a_lost_right(self):
+        for lost in (ks_exceptions.NotFound(), ks_exceptions.Unauthorized(),
+                     ks_exceptions.Forbidden()):
+            for effects in ((lost,), (None, lost)):
+                with self.subTest(effects), self.assertRaises(
+                        cloud_errors.Untrusted):
+                    self.act(*effects)
+        self.act(None)
+
+    def test_other_errors_are_no_lost_right(self):
+        # Those of Nova are the SDK's, and Keystone may be away.
+        for error in (sdk_exceptions.NotFoundException('no image'),
+                      sdk_exceptions.ForbiddenException('quota'),
+                      ks_exceptions.ServiceUnavailable(),
+                      ks_exceptions.ConnectFailure()):
+            with self.subTest(error), self.assertRaises(
+                    cloud_errors.CloudError) as caught:
+                self.act(None, error)
+            self.assertNotIsInstance(caught.exception, cloud_errors.Untrusted)
 
     def test_connection_uses_the_clients_auth_group(self):
         with mock.patch.object(

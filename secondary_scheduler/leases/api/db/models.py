@@ -184,8 +184,10 @@ class LeaseRow(RequestedTerms, Base):
 
     A ``duration`` of None marks an adopted lease: its server existed without
     a lease, and its end is not planned. Each change increments ``revision``.
-    ``token`` and ``fingerprint`` identify repeated requests. ``trust_id`` is
-    the Keystone trust with which servers are made in the owner's name.
+    ``token`` and ``fingerprint`` identify repeated requests. With
+    ``standing_trust``, servers are made with the owner's standing trust in
+    the project (``db.standing_trusts``). ``trust_id`` is a trust of this
+    lease alone, which earlier releases made.
     ``unverified`` is a list of objects with a ``field`` of the request that
     no service could verify, and the ``reason``.
     """
@@ -213,6 +215,8 @@ class LeaseRow(RequestedTerms, Base):
     token: Mapped[str | None] = mapped_column(sa.String(64))
     fingerprint: Mapped[str] = mapped_column(sa.String(64))
     trust_id: Mapped[str | None] = mapped_column(sa.String(64))
+    standing_trust: Mapped[bool] = mapped_column(
+        sa.Boolean, server_default=sa.false())
     unverified: Mapped[list[dict[str, str]]] = mapped_column(
         Json(list), nullable=True)
 

@@ -27,9 +27,8 @@ class LeaseRequest:
     """A request for a lease; times as in ``models.RequestedTerms``.
 
     ``token`` is the client's: a repeated request with the same token returns
-    the existing lease. ``trust_id`` is a trust of the user. A lease without
-    a duration is an adopted one. ``unverified`` is that of
-    ``models.LeaseRow``.
+    the existing lease. A lease without a duration is an adopted one.
+    ``standing_trust`` and ``unverified`` are those of ``models.LeaseRow``.
     """
 
     uuid: str
@@ -44,7 +43,7 @@ class LeaseRequest:
     preemptible: bool = True
     max_rate: float | None = None
     token: str | None = None
-    trust_id: str | None = None
+    standing_trust: bool = False
     unverified: tuple[dict[str, str], ...] = ()
 
     @property
@@ -66,7 +65,7 @@ class LeaseRequest:
             next_start=None, created_at=now, updated_at=now, revision=1,
             token=None if self.token is None else digest(self.token),
             fingerprint=self.fingerprint,
-            trust_id=self.trust_id, unverified=list(self.unverified),
+            standing_trust=self.standing_trust, unverified=list(self.unverified),
             servers=[], nodes=[_node_set(one) for one in self.nodes])
 
     @property

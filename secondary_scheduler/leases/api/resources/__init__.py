@@ -13,10 +13,11 @@ from secondary_scheduler.leases.api.resources import (
     quota,
     quotes,
     timeline,
+    trust,
     versions,
 )
 
 TABLE = (*versions.ROUTES, *description.ROUTES, *leases.ROUTES,
          *actions.ROUTES, *timeline.ROUTES, *events.ROUTES, *quota.ROUTES,
          *quotes.ROUTES, *capacity.ROUTES, *operations.ROUTES,
-         *accounting.ROUTES)
+         *accounting.ROUTES, *trust.ROUTES)

@@ -73,15 +73,21 @@ def create_lease(call: Call) -> Reply:
         return _created(call, made)
     wanted = dataclasses.replace(wanted, unverified=_verify(call, wanted))
     trusts = call.service.trusts
-    trust = trusts.create_trust(call.token, call.context.user_id,
-                                call.context.project_id)
-    lease = None
-    try:
-        lease = _create(call, dataclasses.replace(wanted, trust_id=trust))
-    finally:
-        if lease is None or lease.trust_id != trust:
-            trusts.delete_trust(call.token, trust)
-    return _created(call, lease)
+    if trusts.required:
+        trusts.ensure_trust(call.owner, _latest_start(call, wanted))
+    return _created(call, _create(call, dataclasses.replace(
+        wanted, standing_trust=trusts.required)))
+
+
+def _latest_start(call: Call, wanted: LeaseRequest) -> int:
+    """Return the latest start that the terms of a lease allow.
+
+    Best effort has none: it counts as the present time.
+    """
+    if wanted.deadline is not None:
+        assert wanted.duration is not None
+        return wanted.deadline - wanted.duration
+    return call.service.store.now if wanted.start is None else wanted.start
 
 
 def _created(call: Call, lease: models.LeaseRow) -> Reply:
@@ -262,7 +268,8 @@ def delete_lease(call: Call) -> Reply:
         raise errors.ApiError(409, 'wrong-state', (
             f'{exc}. Cancel it (POST /leases/{call.path["id"]}/action), and '
             'delete it when it is over.')) from exc
-    call.service.trusts.delete_trust(call.token, trust)
+    if trust is not None:
+        call.service.trusts.keystone.discard_trust(call.token, trust)
     return Reply(204)
 
 

@@ -134,7 +134,7 @@ class Api:
         self.application = app.application(service)
 
     def ask(self, method, path, body=None, user='alice', project='p1',
-            headers=None):
+            headers=None, environ=None):
         """Send a request; return (status, JSON) of its checked response.
 
         ``body`` is bytes or is converted to JSON. The default version is the
@@ -149,6 +149,7 @@ class Api:
             asked.body = body if isinstance(body, bytes) else (
                 json.dumps(body).encode())
         asked.headers.update(headers or {})
+        asked.environ.update(environ or {})
         self.answer = asked.get_response(self.application)
         self._check(method, urllib.parse.unquote(path.partition('?')[0]))
         return self.answer.status_int, (

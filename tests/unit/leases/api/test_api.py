@@ -366,9 +366,9 @@ class AccessTest(ApiCase):
 
     def test_versions_are_public(self):
         found = self.api.good('GET', '/', user=None)['versions']
-        self.assertEqual([('1.0', '1.5')], [
+        self.assertEqual([('1.0', '1.6')], [
             (one['min_version'], one['max_version']) for one in found])
-        self.assertEqual('secondary-lease 1.5', self.api.answer.headers[
+        self.assertEqual('secondary-lease 1.6', self.api.answer.headers[
             'OpenStack-API-Version'])
         self.assertIn('openstack-api-version', self.api.answer.vary)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from secondary_scheduler.leases.api import resources
 from secondary_scheduler.leases.api.db import quotas
 from tests.unit import fuzzing
-from tests.unit.leases.api import services
+from tests.unit.leases.api import keystones, services
 from tests.unit.leases.api.services import NOBODY
 
 #: Settings of these tests, which take longer than other fuzz tests.
@@ -101,7 +101,9 @@ class DescriptionTest(unittest.TestCase):
     def setUp(self):
         super().setUp()
         self.service = services.on(self, quota_leases=-1, quota_nodes=-1,
-                                   quota_quotes=-1)
+                                   quota_quotes=-1, trustee_user_id='engine')
+        self.service.trusts._clock = self.service.store._clock
+        keystones.Keystone(self, self.service.conf)
         self.api = services.Api(self.service)
         self.service.store.create(
             services.request(1), quotas.QuotaLimits(-1, -1))

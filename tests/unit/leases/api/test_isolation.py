@@ -51,7 +51,7 @@ class IsolationTest(unittest.TestCase):
         self.assertEqual({'/leases', '/leases/{id}', '/leases/{id}/action',
                           '/leases/{id}/events', '/leases/{id}/timeline',
                           '/timeline', '/quota', '/quotes', '/quotes/{id}',
-                          '/capacity', '/operations', '/accounting'},
+                          '/capacity', '/operations', '/accounting', '/trust'},
                          {route.path for route in ROUTES})
 
     def test_lease_of_other_project_looks_like_a_missing_one(self):
@@ -81,6 +81,8 @@ class IsolationTest(unittest.TestCase):
                                           project='p2')
                 if route.rule in (policies.CAPACITY, policies.OPERATIONS):
                     self.assertEqual(403, status)   # only for operators
+                elif route.collection == 'trust':
+                    self.assertIn(status, (404, 409))   # bob has none
                 else:
                     self.assertLess(status, 400)
                 for secret in (*self.ids.values(), self.server,

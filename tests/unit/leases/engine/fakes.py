@@ -143,7 +143,8 @@ class Nova:
         key = order.place, order.kind
         before = self.failures.get(key)
         self.failures[key] = Failure(1 + (before.count if before else 0),
-                                     time, order.host, why, nature)
+                                     time, order.host, why, nature,
+                                     order.build and order.build.trust)
 
     def change(self, time, key, **changes):
         self.servers[key] = dataclasses.replace(

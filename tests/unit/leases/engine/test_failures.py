@@ -78,13 +78,15 @@ class BootTest(base.EngineTestCase):
         self.world.until(600)
         self.assertLessEqual(self.orders(lease), 12)
 
-    def test_withdrawn_trust_ends_the_lease(self):
-        self.refuse(LeaseOperation.BOOT, Nature.LOST_RIGHT,
-                    '404, no such trust')
+    def test_account_of_watcher_that_is_refused_is_retried(self):
+        """Without trusts the right is Watcher's own."""
+        self.refuse(LeaseOperation.BOOT, Nature.LOST_RIGHT, '401')
         lease = self.world.ask(1, duration=60)
         self.world.until(30)
-        self.assert_failed(lease, 'right to act for its owner is lost',
-                           'no such trust')
+        self.assertEqual('starting', self.world.state(lease))
+        self.nova.refusal = lambda order: None
+        self.world.until(90)
+        self.assertEqual('active', self.world.state(lease))
 
     def test_hosts_without_room_fail_the_lease_in_the_end(self):
         self.nova.refuses |= set(self.nova.hosts)

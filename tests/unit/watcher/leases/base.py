@@ -2,6 +2,7 @@
 
 """Base of tests of leases inside Watcher, with a cloud in memory."""
 
+import contextlib
 from unittest import mock
 
 from secondary_scheduler.leases.engine.values import (
@@ -100,7 +101,7 @@ class LeaseTestCase(fakes.WatcherTestCase):
             [fakes.server(1)], [fakes.host('h1'), fakes.host('h2')])
         for name in ('shared', 'patient'):
             self.patch(cloud_connections, name, lambda: self.cloud)
-        self.patch(cloud_connections, 'as_owner', self.as_owner)
+        self.patch(cloud_connections, 'act_as_owner', self.act_as_owner)
         waiting = poller.Poller(lambda: self.cloud, lambda: 0.01)
         self.patch(secondary_action, '_poller', lambda: waiting)
         self.agents = mock.Mock()
@@ -126,6 +127,7 @@ class LeaseTestCase(fakes.WatcherTestCase):
         """Return the properties of a node in the database of leases."""
         return {'user_data': f'secret of {lease}:{node}'}
 
-    def as_owner(self, trust):
+    @contextlib.contextmanager
+    def act_as_owner(self, trust):
         self.trusts.append(trust)
-        return self.cloud
+        yield self.cloud

@@ -4,10 +4,17 @@
 
 from alembic import context
 
-from secondary_scheduler.leases.api.db import record_models
+from secondary_scheduler.leases.api.db import (
+    models,
+    record_models,
+    standing_trusts,
+)
+
+#: Modules with tables.
+TABLES = (models, record_models, standing_trusts)
 
 context.configure(connection=context.config.attributes['connection'],
-                  target_metadata=record_models.Base.metadata,
+                  target_metadata=models.Base.metadata,
                   render_as_batch=True)
 with context.begin_transaction():
     context.run_migrations()
