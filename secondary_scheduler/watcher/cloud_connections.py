@@ -38,8 +38,12 @@ def _connect_with(timeout: float) -> Cloud:
 
 
 @functools.lru_cache(maxsize=64)
-def _connect_by_trust(trust: str | None) -> Cloud:
-    """Return a cloud with all services, by a trust of a lease's owner."""
+def _connect_by_trust(trust: str | None, lease: str) -> Cloud:
+    """Return a cloud with all services, by a trust of a lease's owner.
+
+    Each lease has a token of its own: services accept one for minutes after
+    its trust was deleted, and a lease must not begin by that.
+    """
     # A token by a trust takes its project from the trust.
     auth = loading.load_auth_from_conf_options(CONF, _AUTH, **({
         'trust_id': trust, 'project_id': None, 'project_name': None,
@@ -54,18 +58,19 @@ def _connect_by_trust(trust: str | None) -> Cloud:
 
 
 @contextlib.contextmanager
-def act_as_owner(trust: str | None) -> Iterator[Cloud]:
+def act_as_owner(trust: str | None, lease: str) -> Iterator[Cloud]:
     """Act on the cloud with the rights of a trust's owner.
 
-    One token serves many leases.  So the loss of the trust may show only when
-    a service has rejected the token, and Keystone issues no other one.
+    The loss of the trust may show only when a service rejects the token, and
+    Keystone issues no other one.
 
     :param trust: id of the trust; None for Watcher's own account.
+    :param lease: UUID of the lease of the owner.
     :raises Untrusted: if the trust, or one of its roles, no longer exists.
     """
     try:
         with cloud_errors.translated_errors():
-            cloud = _connect_by_trust(trust)
+            cloud = _connect_by_trust(trust, lease)
             cloud.open_session()
         yield cloud
     except cloud_errors.CloudError as exc:

@@ -54,4 +54,4 @@ class Description(unittest.TestCase):
              '--max-examples', '50', '--seed', '1'],
             cwd=directory.name, capture_output=True, text=True)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
-        self.assertIn('Tested: 13', done.stdout)
+        self.assertIn('Tested: 19', done.stdout)

@@ -149,8 +149,9 @@ class StandingTrusts:
         standing_trusts.forget_trust(self._database, trust)
 
     def _read(self, owner: Owner) -> StandingTrust | None:
-        return standing_trusts.read_trust(
+        found: StandingTrust | None = standing_trusts.read_trust(
             self._database, owner.project_id, owner.user_id)
+        return found
 
     def _find(self, owner: Owner) -> StandingTrust:
         trust = self._read(owner)
@@ -195,14 +196,13 @@ class StandingTrusts:
         :returns: the standing trust, maybe of a concurrent request.
         """
         now, roles = self._now, self._conf.secondary_lease_api.trust_roles
-        expires_at = now + self._lifetime
         if owner.by_trust:
             # It would end with the trust of the token.
             raise _refused(why, 'a trust has issued the token itself', roles)
         try:
-            made = self.keystone.create_trust(
+            made, expires_at = self.keystone.create_trust(
                 owner.token, owner.user_id, owner.project_id, roles,
-                str(schemas.moment(expires_at)))
+                now + self._lifetime)
         except trusts.Refused as exc:
             raise _refused(why, f'Keystone refuses it ({exc})', roles
                            ) from exc

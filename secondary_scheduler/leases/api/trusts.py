@@ -11,10 +11,13 @@ from oslo_log import log as logging
 
 from secondary_scheduler.conf import keystone
 from secondary_scheduler.leases.api.errors import ApiError
+from secondary_scheduler.leases.api.schemas import moment
 
 LOG = logging.getLogger(__name__)
 
 _TIMEOUT_S = 10
+#: Ends that are tried for a trust, a second apart.
+_ENDS = 10
 
 
 class Refused(Exception):
@@ -28,24 +31,34 @@ class Trusts:
         self._conf = conf
 
     def create_trust(self, token: str, user: str, project: str,
-                     roles: Sequence[str], expires_at: str) -> str:
-        """Create a trust of a user for Watcher's user; return its id.
+                     roles: Sequence[str], expires_at: int
+                     ) -> tuple[str, int]:
+        """Create a trust of a user for Watcher's user.
 
         :param user: id of the user, the trustor.
         :param project: id of the project of the trust.
-        :param expires_at: time of its end, as of ISO 8601 in UTC.
+        :param expires_at: time of its end, in seconds since 1970.
+        :returns: its id, and the time of its end, which may be a few seconds
+            earlier.
         :raises Refused: if Keystone refuses it.
         :raises ApiError: 503 if Keystone does not answer.
         """
-        answer = self._ask('POST', token, '/OS-TRUST/trusts', json={
-            'trust': {
-                'trustor_user_id': user, 'project_id': project,
-                'trustee_user_id':
-                    self._conf.secondary_lease_api.trustee_user_id,
-                'impersonation': True, 'allow_redelegation': False,
-                'expires_at': expires_at,
-                'roles': [{'name': role} for role in roles]}})
-        return str(answer.json()['trust']['id'])
+        asked = {
+            'trustor_user_id': user, 'project_id': project,
+            'trustee_user_id': self._conf.secondary_lease_api.trustee_user_id,
+            'impersonation': True, 'allow_redelegation': False,
+            'roles': [{'name': role} for role in roles]}
+        # Keystone refuses a second trust that ends in the same second, even
+        # after the deletion of the first one.
+        for end in range(expires_at, expires_at - _ENDS, -1):
+            try:
+                answer = self._ask('POST', token, '/OS-TRUST/trusts', json={
+                    'trust': {**asked, 'expires_at': str(moment(end))}})
+                return str(answer.json()['trust']['id']), end
+            except Refused as exc:
+                if not isinstance(exc.__cause__, exceptions.Conflict):
+                    raise
+        raise Refused('409: it has made too many trusts in this second')
 
     def trust_exists(self, token: str, trust: str) -> bool | None:
         """Return whether a trust exists and has not expired.

@@ -22,7 +22,6 @@ from secondary_scheduler.leases.engine.records import LeaseRecord
 from secondary_scheduler.leases.engine.schedule_ledger import ScheduleLedger
 from secondary_scheduler.leases.engine.values import CloudState, Nature
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
-from secondary_scheduler.model import lease_states
 from secondary_scheduler.model.lease_states import LeaseState
 
 #: Failures after which a trust counts as lost: Keystone answers 401 for other

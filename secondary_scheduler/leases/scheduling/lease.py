@@ -161,7 +161,8 @@ class Lease:
     is its present or next booking, ``later`` the one after it.  Saved memory
     is on disks at ``home``, since ``saved_at``.  A ``paused`` or ``blocked``
     lease does not start from the queue: its owner has paused it, or no server
-    can be made for it.  ``choice`` is set by the caller (None: it may begin anywhere).
+    can be made for it.  ``choice`` is set by the caller (None: it may begin
+    anywhere).
     """
 
     id: str

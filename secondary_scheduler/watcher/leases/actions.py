@@ -107,7 +107,7 @@ class Boot(_LeaseAction):
             uuid = there[0].uuid
         else:
             with cloud_connections.act_as_owner(
-                    parameters.get('trust')) as owner:
+                    parameters.get('trust'), self.uuid) as owner:
                 uuid = owner.create(
                     {**parameters['build'],
                      **server_requests.read_server_request(self.uuid, node)},
@@ -207,7 +207,7 @@ class Verify(_LeaseAction):
         parameters = self.input_parameters
         try:
             with cloud_connections.act_as_owner(
-                    parameters.get('trust')) as owner:
+                    parameters.get('trust'), self.uuid) as owner:
                 found = server_requests.verify_lease(
                     owner.session, self.uuid, parameters['project'])
         except CloudError as exc:
@@ -241,7 +241,7 @@ class CacheImage(_LeaseAction):
         parameters = self.input_parameters
         try:
             with cloud_connections.act_as_owner(
-                    parameters.get('trust')) as owner:
+                    parameters.get('trust'), self.uuid) as owner:
                 image = owner.image(parameters['image'])
             cloud_connections.shared().cache_image(parameters['host'], image)
         except CloudError as exc:

@@ -36,7 +36,7 @@ class ConnectionTest(fakes.TestCase):
                     cloud_connections.connection, 'Connection') as connection:
                 cloud_connections._connect_by_trust.cache_clear()
                 self.addCleanup(cloud_connections._connect_by_trust.cache_clear)
-                cloud_connections._connect_by_trust(None)
+                cloud_connections._connect_by_trust(None, 'lease')
                 self.assertEqual(expected,
                                  connection.call_args.kwargs['interface'])
 
@@ -45,12 +45,12 @@ class ConnectionTest(fakes.TestCase):
         owner = mock.Mock(open_session=mock.Mock(side_effect=effects[:1]))
         made = mock.Mock(return_value=owner)
         with mock.patch.object(cloud_connections, '_connect_by_trust', made):
-            with cloud_connections.act_as_owner('trust') as found, \
+            with cloud_connections.act_as_owner('trust', 'lease') as found, \
                     cloud_errors.translated_errors():
                 self.assertIs(owner, found)
                 if effects[1:]:
                     raise effects[1]
-        made.assert_called_once_with('trust')
+        made.assert_called_once_with('trust', 'lease')
         return made
 
     def test_trust_that_keystone_refuses_is_a_lost_right(self):
@@ -61,6 +61,17 @@ class ConnectionTest(fakes.TestCase):
                         cloud_errors.Untrusted):
                     self.act(*effects)
         self.act(None)
+
+    def test_each_lease_has_a_token_of_its_own(self):
+        cloud_connections._connect_by_trust.cache_clear()
+        self.addCleanup(cloud_connections._connect_by_trust.cache_clear)
+        with mock.patch.object(cloud_connections, 'loading'), \
+                mock.patch.object(cloud_connections, 'connection'):
+            first, same, other = (
+                cloud_connections._connect_by_trust('trust', lease)
+                for lease in ('one', 'one', 'other'))
+        self.assertIs(first, same)
+        self.assertIsNot(first, other)
 
     def test_other_errors_are_no_lost_right(self):
         # Those of Nova are the SDK's, and Keystone may be away.

@@ -65,7 +65,8 @@ class LeaseRequest:
             next_start=None, created_at=now, updated_at=now, revision=1,
             token=None if self.token is None else digest(self.token),
             fingerprint=self.fingerprint,
-            standing_trust=self.standing_trust, unverified=list(self.unverified),
+            standing_trust=self.standing_trust,
+            unverified=list(self.unverified),
             servers=[], nodes=[_node_set(one) for one in self.nodes])
 
     @property

@@ -3,6 +3,7 @@
 """A Keystone in memory that makes trusts, and refuses some."""
 
 import itertools
+import threading
 from unittest import mock
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -32,6 +33,7 @@ class Keystone:
                         'keystone_authtoken')
         self.trusts, self.heard = {}, []
         self.delegated, self.refusals = set(), {}
+        self._known, self._lock = set(), threading.Lock()
         self.before = lambda method, path: None
         self.verify = None
         self._numbers = itertools.count(1)
@@ -48,9 +50,10 @@ class Keystone:
             self.before(method, path)
             if method in self.refusals:
                 raise self.refusals[method]
-            return mock.Mock(json=lambda found=self._answer(
-                method, path.rpartition('/')[2], session_.auth.token,
-                more.get('json')): found)
+            with self._lock:
+                found = self._answer(method, path.rpartition('/')[2],
+                                     session_.auth.token, more.get('json'))
+            return mock.Mock(json=lambda: found)
         patcher = mock.patch.object(session.Session, 'request', request)
         patcher.start()
         test.addCleanup(patcher.stop)
@@ -62,6 +65,11 @@ class Keystone:
         if token in self.delegated:
             raise ks_exceptions.Forbidden(DELEGATED)
         if method == 'POST':
+            # Deleted trusts count, too: they stay in Keystone's database.
+            key = repr(given['trust'])
+            if key in self._known:
+                raise ks_exceptions.Conflict('Duplicate entry found')
+            self._known.add(key)
             trust = f'trust{next(self._numbers)}'
             self.trusts[trust] = given['trust']
         elif method == 'DELETE':

@@ -128,6 +128,7 @@ class LeaseTestCase(fakes.WatcherTestCase):
         return {'user_data': f'secret of {lease}:{node}'}
 
     @contextlib.contextmanager
-    def act_as_owner(self, trust):
+    def act_as_owner(self, trust, lease):
+        self.assertEqual(LEASE, lease)
         self.trusts.append(trust)
         yield self.cloud
