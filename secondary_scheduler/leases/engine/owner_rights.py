@@ -11,7 +11,7 @@ its start.
 from collections.abc import Iterable, Mapping
 import dataclasses
 
-from secondary_scheduler.leases.api.db import standing_trusts
+from secondary_scheduler.leases.api.db import models, standing_trusts
 from secondary_scheduler.leases.api.db.session import Database
 from secondary_scheduler.leases.api.db.standing_trusts import (
     CREATE_COMMAND,
@@ -62,12 +62,12 @@ class OwnerRights:
 
     def _find_trust(self, record: LeaseRecord) -> tuple[str | None, str]:
         """Return the trust of a lease, and the fault of its right or ''."""
-        row = record.row
-        own = row.trust_id
-        if own is not None and own not in self._refused:
-            return own, ''
         if not record.needs_trust:
             return None, ''
+        row = record.row
+        own = None if row.trust_id == models.STANDING else row.trust_id
+        if own is not None and own not in self._refused:
+            return own, ''
         found = self._trusts.get((row.project_id, row.user_id))
         if found is None:
             return None, _describe(

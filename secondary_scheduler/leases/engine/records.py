@@ -112,7 +112,7 @@ class LeaseRecord:
     @property
     def needs_trust(self) -> bool:
         """Whether its servers are made with a trust of its owner."""
-        return self.row.standing_trust or self.row.trust_id is not None
+        return self.row.trust_id is not None
 
     @property
     def can_boot(self) -> bool:

@@ -138,6 +138,10 @@ def _of(table: str, **options: typing.Any) -> Mapped[int]:
         Number, sa.ForeignKey(f'{table}.id', ondelete='CASCADE'), **options)
 
 
+#: ``trust_id`` of leases by a standing trust. It is no trust of Keystone, so
+#: an engine of an earlier release makes no servers for them.
+STANDING = 'standing'
+
 #: Requested terms of a lease besides its nodes: columns of ``RequestedTerms``.
 TERMS = ('start', 'deadline', 'duration', 'immediate', 'preemptible',
          'max_rate')
@@ -184,10 +188,10 @@ class LeaseRow(RequestedTerms, Base):
 
     A ``duration`` of None marks an adopted lease: its server existed without
     a lease, and its end is not planned. Each change increments ``revision``.
-    ``token`` and ``fingerprint`` identify repeated requests. With
-    ``standing_trust``, servers are made with the owner's standing trust in
-    the project (``db.standing_trusts``). ``trust_id`` is a trust of this
-    lease alone, which earlier releases made.
+    ``token`` and ``fingerprint`` identify repeated requests. ``trust_id`` is
+    ``STANDING`` if servers are made by the owner's standing trust in the
+    project (``db.standing_trusts``), or a trust of this lease alone, which
+    earlier releases made.
     ``unverified`` is a list of objects with a ``field`` of the request that
     no service could verify, and the ``reason``.
     """
@@ -215,8 +219,6 @@ class LeaseRow(RequestedTerms, Base):
     token: Mapped[str | None] = mapped_column(sa.String(64))
     fingerprint: Mapped[str] = mapped_column(sa.String(64))
     trust_id: Mapped[str | None] = mapped_column(sa.String(64))
-    standing_trust: Mapped[bool] = mapped_column(
-        sa.Boolean, server_default=sa.false())
     unverified: Mapped[list[dict[str, str]]] = mapped_column(
         Json(list), nullable=True)
 

@@ -28,7 +28,7 @@ class LeaseRequest:
 
     ``token`` is the client's: a repeated request with the same token returns
     the existing lease. A lease without a duration is an adopted one.
-    ``standing_trust`` and ``unverified`` are those of ``models.LeaseRow``.
+    ``trust_id`` and ``unverified`` are those of ``models.LeaseRow``.
     """
 
     uuid: str
@@ -43,7 +43,7 @@ class LeaseRequest:
     preemptible: bool = True
     max_rate: float | None = None
     token: str | None = None
-    standing_trust: bool = False
+    trust_id: str | None = None
     unverified: tuple[dict[str, str], ...] = ()
 
     @property
@@ -65,8 +65,7 @@ class LeaseRequest:
             next_start=None, created_at=now, updated_at=now, revision=1,
             token=None if self.token is None else digest(self.token),
             fingerprint=self.fingerprint,
-            standing_trust=self.standing_trust,
-            unverified=list(self.unverified),
+            trust_id=self.trust_id, unverified=list(self.unverified),
             servers=[], nodes=[_node_set(one) for one in self.nodes])
 
     @property

@@ -76,7 +76,7 @@ def create_lease(call: Call) -> Reply:
     if trusts.required:
         trusts.ensure_trust(call.owner, _latest_start(call, wanted))
     return _created(call, _create(call, dataclasses.replace(
-        wanted, standing_trust=trusts.required)))
+        wanted, trust_id=models.STANDING if trusts.required else None)))
 
 
 def _latest_start(call: Call, wanted: LeaseRequest) -> int:
@@ -268,7 +268,7 @@ def delete_lease(call: Call) -> Reply:
         raise errors.ApiError(409, 'wrong-state', (
             f'{exc}. Cancel it (POST /leases/{call.path["id"]}/action), and '
             'delete it when it is over.')) from exc
-    if trust is not None:
+    if trust not in (None, models.STANDING):
         call.service.trusts.keystone.discard_trust(call.token, trust)
     return Reply(204)
 

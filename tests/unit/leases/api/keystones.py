@@ -20,7 +20,8 @@ class Keystone:
 
     ``trusts`` has the existing trusts by id. ``delegated`` are tokens of
     application credentials; ``refusals`` has errors by method, and
-    ``before`` is called before each request.
+    ``before`` is called before each request. ``known`` are all trusts, also
+    deleted ones.
     """
 
     def __init__(self, test, conf):
@@ -33,7 +34,7 @@ class Keystone:
                         'keystone_authtoken')
         self.trusts, self.heard = {}, []
         self.delegated, self.refusals = set(), {}
-        self._known, self._lock = set(), threading.Lock()
+        self.known, self._lock = set(), threading.Lock()
         self.before = lambda method, path: None
         self.verify = None
         self._numbers = itertools.count(1)
@@ -67,9 +68,9 @@ class Keystone:
         if method == 'POST':
             # Deleted trusts count, too: they stay in Keystone's database.
             key = repr(given['trust'])
-            if key in self._known:
+            if key in self.known:
                 raise ks_exceptions.Conflict('Duplicate entry found')
-            self._known.add(key)
+            self.known.add(key)
             trust = f'trust{next(self._numbers)}'
             self.trusts[trust] = given['trust']
         elif method == 'DELETE':

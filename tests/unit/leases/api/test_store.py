@@ -20,8 +20,9 @@ from secondary_scheduler.leases.api.db import (
     quotes,
     requests,
     session,
+    standing_trusts,
 )
-from secondary_scheduler.leases.api.db.models import Nodes
+from secondary_scheduler.leases.api.db.models import STANDING, Nodes
 from secondary_scheduler.leases.api.db.plans import SlotPurpose
 from secondary_scheduler.leases.api.db.store import OPEN
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
@@ -71,6 +72,28 @@ class StoreCases:
         migration.downgrade(engine, 'base')
         self.assertEqual(['alembic_version'],
                          sa.inspect(engine).get_table_names())
+
+    def test_downgrade_leaves_no_lease_without_a_trust(self):
+        """Its servers would be made in the project of Watcher's user."""
+        for number, user in enumerate(('alice', 'bob', 'carol'), 1):
+            self.create(number, user_id=user, trust_id=STANDING)
+        self.create(4)
+        self.create(5, trust_id='own')
+        for user, trust in (('alice', 't1'), ('bob', 't2')):
+            standing_trusts.replace_trust(
+                self.service.database, standing_trusts.StandingTrust(
+                    project_id='p1', user_id=user, trust_id=trust,
+                    roles=['member'], created_at=NOW, expires_at=NOW + 60),
+                None)
+        engine = self.service.database.engine
+        migration.downgrade(engine, '0008')
+        migration.sync(engine)
+        self.assertEqual([], services.differences(engine))
+        self.assertEqual(
+            ['t1', 't2', STANDING, None, 'own'],
+            [one.trust_id for one in self.store.leases('p1')])
+        self.assertIsNone(standing_trusts.read_trust(
+            self.service.database, 'p1', 'alice'))
 
     def test_downgrade_deletes_adopted_leases(self):
         engine = self.service.database.engine

@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from secondary_scheduler.leases.api import schemas, standing_trusts, trusts
 from secondary_scheduler.leases.api.db import standing_trusts as table
+from secondary_scheduler.leases.api.db.models import STANDING
 from tests.unit.leases.api import keystones, services
 from tests.unit.leases.api.services import LEASE, NOW
 
@@ -44,6 +45,10 @@ class TrustCase(unittest.TestCase):
     def stored(self, user='alice', project='p1'):
         return table.read_trust(self.service.database, project, user)
 
+    def trust_of(self, lease):
+        """Return the trust with which the engine makes its servers."""
+        return self.store.get(lease['id']).trust_id
+
     def assert_only(self, trust):
         """Assert that Keystone and the database have one trust."""
         self.assertEqual({trust}, set(self.keystone.trusts))
@@ -58,9 +63,7 @@ class LeaseTest(TrustCase):
 
     def test_first_lease_makes_the_trust_that_all_later_ones_use(self):
         for _ in range(3):
-            lease = self.store.get(self.api.create()['id'])
-            self.assertTrue(lease.standing_trust)
-            self.assertIsNone(lease.trust_id)
+            self.assertEqual(STANDING, self.trust_of(self.api.create()))
         ((_, url, token, given),) = self.keystone.asked('POST')
         self.assertEqual(
             ('http://keystone.example/identity/v3/OS-TRUST/trusts',
@@ -89,8 +92,7 @@ class LeaseTest(TrustCase):
         self.keystone.delegated = set()
         self.api.good('PUT', '/trust')
         self.by_application_credential()
-        self.assertTrue(self.store.get(
-            self.api.create()['id']).standing_trust)
+        self.assertEqual(STANDING, self.trust_of(self.api.create()))
         self.assert_only('trust1')
 
     def test_token_with_fewer_roles_than_the_trust_gets_no_lease(self):
@@ -197,8 +199,7 @@ class LeaseTest(TrustCase):
 
     def test_no_trust_is_made_without_a_trustee(self):
         self.set_option('trustee_user_id', None)
-        self.assertFalse(self.store.get(
-            self.api.create()['id']).standing_trust)
+        self.assertIsNone(self.trust_of(self.api.create()))
         self.assertEqual([], self.keystone.heard)
         self.api.bad(409, 'PUT', '/trust')
         self.api.bad(404, 'GET', '/trust')
@@ -383,11 +384,13 @@ class HistoryTest(TrustCase):
     @hypothesis.given(_STEPS)
     def test_accepted_lease_has_the_only_trust_of_its_owner(self, steps):
         self.keystone.trusts.clear()
+        self.keystone.known.clear()
         with self.service.database.writer() as session:
             session.execute(sa.delete(table.StandingTrust))
         self.clock.now = NOW
         self.set_option('trust_roles', ['member'])
         for step, by_password in steps:
+            self.clock.now += 1
             self.keystone.delegated = set() if by_password else {'alice:p1'}
             before = set(self.keystone.trusts)
             status, latest = 200, self.clock.now

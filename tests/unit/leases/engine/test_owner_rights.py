@@ -8,6 +8,7 @@ import hypothesis
 from hypothesis import strategies as st
 
 from secondary_scheduler.leases.api.db import standing_trusts as table
+from secondary_scheduler.leases.api.db.models import STANDING
 from secondary_scheduler.leases.engine.values import (
     BY_TRUST,
     LeaseOperation,
@@ -44,13 +45,11 @@ class RightTestCase(base.EngineTestCase):
             table.forget_trust(database, known)
 
     def ask(self, number=1, **terms):
-        return self.world.ask(number, standing_trust=True,
+        return self.world.ask(number, trust_id=STANDING,
                               **{'duration': 60, **terms})
 
     def ask_of_an_earlier_release(self, **terms):
-        lease = self.world.ask(1, **{'duration': 60, **terms})
-        self.world.store.change(lease, 'changed', {'trust_id': 'own'})
-        return lease
+        return self.world.ask(1, trust_id='own', **{'duration': 60, **terms})
 
     def lose(self, *trusts):
         """Let Keystone know only other trusts, behind our back."""

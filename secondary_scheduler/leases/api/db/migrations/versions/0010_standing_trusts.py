@@ -17,8 +17,8 @@ down_revision = '0008'
 _OPTIONS: dict[str, typing.Any] = {
     'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4',
     'mysql_collate': 'utf8mb4_bin'}
-#: Id of no trust, with which an older engine fails a lease.
-_NO_TRUST = 'none'
+#: ``trust_id`` of a lease whose servers are made by the standing trust.
+_STANDING = 'standing'
 
 
 def upgrade() -> None:
@@ -38,26 +38,21 @@ def upgrade() -> None:
             'project_id', 'user_id',
             name='uq_standing_trusts_project_id_user_id'),
         **_OPTIONS)
-    op.add_column('leases', sa.Column(
-        'standing_trust', sa.Boolean(), nullable=False,
-        server_default=sa.false()))
 
 
 def downgrade() -> None:
     """Give each lease the trust of its owner as its own.
 
-    A lease without a trust gets an invalid one: without any, an older engine
-    would make its servers in the project of Watcher's user.
+    An older engine fails a lease whose owner has none: the mark of the
+    standing trust is no trust of Keystone.
     """
     trusts = sa.table('standing_trusts', *map(
         sa.column, ('project_id', 'user_id', 'trust_id')))
     leases = sa.table('leases', *map(sa.column, (
-        'project_id', 'user_id', 'trust_id', 'standing_trust')))
+        'project_id', 'user_id', 'trust_id')))
     found = sa.select(trusts.c.trust_id).where(
         trusts.c.project_id == leases.c.project_id,
         trusts.c.user_id == leases.c.user_id).scalar_subquery()
-    op.execute(sa.update(leases).where(
-        leases.c.standing_trust == sa.true(), leases.c.trust_id.is_(None)
-    ).values(trust_id=sa.func.coalesce(found, _NO_TRUST)))
-    op.drop_column('leases', 'standing_trust')
+    op.execute(sa.update(leases).where(leases.c.trust_id == _STANDING).values(
+        trust_id=sa.func.coalesce(found, _STANDING)))
     op.drop_table('standing_trusts')
