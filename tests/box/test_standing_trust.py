@@ -156,7 +156,7 @@ def test_revoked_trust_ends_running_leases_at_their_time_only(user):
     user.run(CREATE)
     program = user.program()
     runs = program.ask(duration=RUNS_S)
-    ahead, lost = program.ahead(240), program.ahead(75)
+    ahead, lost = program.ahead(180), program.ahead(75)
     program.wait(runs, ('active',), 120)
     paused = program.ask()
     program.leases.act(paused, 'pause')
@@ -198,7 +198,9 @@ def test_trust_that_was_deleted_in_keystone_is_told(user):
     assert user.leases.trust()['state'] == 'lost'
     assert_refused(program, 'does not exist any more', CREATE)
     program.assert_over(ahead, 'failed', 'right to act', CREATE)
-    assert user.show(first)['state'] == 'active'
+    # On a small box the reservation has preempted it: its return needs none.
+    user.wait(first, ('active',), 180)
+    assert user.show(first)['reason'] == ''
     # The next request by password makes another one.
     again = user.ask()
     user.wait(again, ('active',), 120)

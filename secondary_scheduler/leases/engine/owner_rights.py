@@ -108,10 +108,11 @@ class OwnerRights:
                 continue
             _report(ledger, record)
             begun = lease.state is LeaseState.ACTIVE
-            if record.can_boot or (begun and _has_begun_to_boot(
-                    record, cloud_state)):
-                lease.blocked = False
-            elif lease.terms.kind is LeaseKind.BEST_EFFORT:
+            lease.blocked = not record.can_boot and not (
+                begun and _has_begun_to_boot(record, cloud_state))
+            if not lease.blocked:
+                continue
+            if lease.terms.kind is LeaseKind.BEST_EFFORT:
                 ledger.scheduler.block(lease, now)
             elif begun:
                 ledger.scheduler.fail(lease, record.lost_right, now)

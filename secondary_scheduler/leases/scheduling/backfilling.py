@@ -69,8 +69,8 @@ class Backfilling:
         """Start leases with a deadline now that are booked for later."""
         for lease in sorted(self._state.deadlines_ahead.values(),
                             key=_planned_start):
-            if (lease.terms.start or 0) > self._state.now or (
-                    not self._fit_cache.has_room(lease.terms)):
+            if (lease.terms.start or 0) > self._state.now or not (
+                    lease.may_start and self._fit_cache.has_room(lease.terms)):
                 continue
             booking = self._planned_starts.earlier_booking(lease)
             if booking is not None:

@@ -160,9 +160,9 @@ class Lease:
     ``served`` is the time its VMs have run, without lost work.  ``booking``
     is its present or next booking, ``later`` the one after it.  Saved memory
     is on disks at ``home``, since ``saved_at``.  A ``paused`` or ``blocked``
-    lease does not start from the queue: its owner has paused it, or no server
-    can be made for it.  ``choice`` is set by the caller (None: it may begin
-    anywhere).
+    lease does not start from the queue, nor earlier than planned: its owner
+    has paused it, or no server can be made for it.  ``choice`` is set by the
+    caller (None: it may begin anywhere).
     """
 
     id: str
@@ -193,7 +193,7 @@ class Lease:
 
     @property
     def may_start(self) -> bool:
-        """True if the lease may leave the queue."""
+        """True if the lease may start as soon as there is room."""
         return not (self.paused or self.blocked)
 
     @property

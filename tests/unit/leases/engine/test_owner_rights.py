@@ -165,6 +165,21 @@ class RevokedTest(RightTestCase):
         self.assertEqual('active', self.world.state(lease))
         self.assertEqual('', self.lease(lease).reason)
 
+    def test_deadline_lease_without_the_right_starts_no_earlier(self):
+        first = self.world.ask(12, duration=300, preemptible=False)
+        self.world.until(10)
+        second = self.ask(12, deadline=NOW + 500)
+        self.world.until(20)
+        self.assertEqual('scheduled', self.world.state(second))
+        self.revoke()
+        self.world.until(30)
+        self.world.store.change(first, 'cancelled', {'wanted_end': True})
+        self.world.until(60)
+        self.assert_waits(second, state='scheduled')
+        self.trust('t2')
+        self.world.until(90)
+        self.assertEqual('active', self.world.state(second))
+
     def test_lease_that_begins_returns_to_the_queue(self):
         self.nova.latency = 1000.0     # no boot begins
         self.lose('t1')
