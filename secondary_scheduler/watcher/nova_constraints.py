@@ -26,6 +26,9 @@ from secondary_scheduler.watcher.cloud_snapshot import (
 
 #: Prefix of the aggregate metadata that names the only projects on a host.
 _PROJECTS = 'filter_tenant_id'
+#: Aggregate metadata that names the cell of a host.  Nova moves no server to
+#: another cell, and its API does not tell the cells of hosts.
+_CELL = 'secondary:cell'
 
 
 def find_nova_constraints(snapshot: CloudSnapshot, usable: Collection[str]
@@ -44,8 +47,11 @@ def _by_hosts(snapshot: CloudSnapshot, usable: Collection[str]
     """Yield a fence for instances that Nova refuses on some usable hosts.
 
     As by Nova's AggregateMultiTenancyIsolation, a host is for the projects
-    that its aggregates name, if they name any.
+    that its aggregates name, if they name any.  A server stays in its cell, as
+    far as the operator has named it.
     """
+    cells = {name: host.metadata.get(_CELL, frozenset())
+             for name, host in snapshot.hosts.items()}
     owners: dict[str, set[str]] = {
         name: set().union(*(values for key, values in host.metadata.items()
                             if key.startswith(_PROJECTS)))
@@ -53,13 +59,14 @@ def _by_hosts(snapshot: CloudSnapshot, usable: Collection[str]
     named: set[str] = set().union(*owners.values())
     alike: dict[tuple[object, ...], list[NovaServer]] = defaultdict(list)
     for server in snapshot.servers.values():
-        alike[server.zone, tuple(sorted(server.aggregate_specs.items())),
+        alike[cells.get(server.host or '', frozenset()), server.zone, tuple(sorted(server.aggregate_specs.items())),
               server.project if server.project in named else None
               ].append(server)
-    for servers in alike.values():
+    for (cell, *_), servers in alike.items():
         one = servers[0]
         hosts = {name for name, host in snapshot.hosts.items()
-                 if one.zone in ('', host.place.zone)
+                 if (not cell or cell == cells[name])
+                 and one.zone in ('', host.place.zone)
                  and (not owners[name] or one.project in owners[name])
                  and _has_metadata(host, one.aggregate_specs)}
         if not hosts.issuperset(usable):

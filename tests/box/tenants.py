@@ -61,7 +61,9 @@ class Tenant:
     def servers(self, lease):
         """Return the servers that say to belong to a lease."""
         return [one for one in self.own.compute.servers(details=True)
-                if one.metadata.get(vocabulary.LEASE_METADATA) == lease]
+                # Nova shows no metadata of a server whose cell is away.
+                if (one.metadata or {}).get(
+                    vocabulary.LEASE_METADATA) == lease]
 
     def plans(self, lease):
         """Return the action plans that had an operation on a lease's server.

@@ -54,23 +54,27 @@ def up(arguments) -> None:
     _stop_old_code()
     before = layout.load_settings()
     settings = change_settings(before, arguments)
-    if shell.running() and any(
-            settings[name] != before[name] for name in ('sizes', 'wide')):
-        say('the hosts get other CPUs: stopping what runs; its servers will '
-            'be off')
+    if shell.running() and any(settings[name] != before[name] for name in (
+            'sizes', 'wide', 'cells')):
+        say('the hosts get other CPUs or cells: stopping what runs; its '
+            'servers will be off')
         _stop_all()
     layout.save_settings(settings)
     sizes = layout.host_sizes(settings)
     names = list(sizes)
     _boot(sizes, layout.host_cpus(settings))
     control.up(settings)
+    second = ' '.join(layout.second_cell(settings))
+    if second or (layout.STAMPS / 'cells of hosts').exists():
+        once('cells of hosts', _change_cell, names[-1], key=second)
     for name in names:
         hosts.wait_booted(name)
         hosts.start_compute(name)
         hosts.start_primary(name)
     once('images, flavors, hosts', control.seed, 'cloud', *names,
-         key=' '.join(names) + guest.key() + guest.COMMAND_LINE)
-    once('secondaries enabled', _enable, sizes, key=str(_enabled(sizes)))
+         key=' '.join(names) + guest.key() + guest.COMMAND_LINE + second)
+    once('secondaries enabled', _enable, sizes,
+         key=str(_enabled(sizes)) + second)
     for name in names:
         hosts.start_agent(name)
     if settings['fake_hosts']:
@@ -116,6 +120,15 @@ def _boot(sizes: dict[str, float], cpus: dict[str, list[int]]) -> None:
     cgroups.make_all()
     for name in sizes:
         hosts.boot(name, sizes, cpus[name])
+
+
+def _change_cell(host: str) -> None:
+    """Move a host to Nova's second cell, or back to the first one.
+
+    To Nova it is a new host then: its servers are deleted.
+    """
+    control.seed('forget', host)
+    hosts.forget_compute(host)
 
 
 def _enabled(sizes: dict[str, float]) -> dict[str, int]:
@@ -400,6 +413,11 @@ def parser() -> argparse.ArgumentParser:
                               'for tests of scale (default 0)')
         sub.add_argument('--engines', type=int, metavar='N', choices=(1, 2),
                          help='Watcher decision engines (default 1)')
+        sub.add_argument('--cells', type=int, metavar='N', choices=(1, 2),
+                         help='cells of Nova (default 1); the second one has '
+                              'the last host, which loses its servers when '
+                              'the number changes, and a database that tests '
+                              'take away')
         sub.add_argument('--horizon', type=_port, metavar='PORT', nargs='?',
                          const=8080,
                          help='the dashboard too, at this port of 127.0.0.1 '

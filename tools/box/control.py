@@ -182,6 +182,14 @@ FILTERS = ('ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,'
            'ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter')
 
 #: What an operator adds to nova.conf for the plug-in.
+#: What nova.conf of the second cell differs in.
+NOVA_CELL = '''\
+[DEFAULT]
+transport_url = {broker}
+[database]
+connection = {db}
+'''
+
 NOVA_PLUGIN = '''\
 available_filters = nova.scheduler.filters.all_filters
 available_filters = secondary_scheduler.nova.filters.all_filters
@@ -329,6 +337,9 @@ def configure(settings: dict) -> None:
         **values('nova', db_api=layout.database('nova_api'),
                  filters=FILTERS + ',SecondaryPolicyFilter',
                  plugin=NOVA_PLUGIN)))
+    _write(etc / 'nova/nova-cell2.conf', NOVA_CELL.format(
+        broker=layout.BROKER + layout.CELL_MESSAGES,
+        db=layout.database('nova_cell2', layout.CELL_PORT)))
     for engine in range(1, 3):
         _write(etc / f'watcher/watcher-{engine}.conf', WATCHER.format(
             **values('watcher', host=f'control{engine}')))
@@ -472,9 +483,13 @@ def sql(statement: str) -> str:
 
 def _create_databases() -> None:
     for name in DATABASES:
-        sql(f'CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb3; '
-            f"GRANT ALL ON {name}.* TO 'box'@'%' "
-            f"IDENTIFIED BY '{layout.SECRET}';")
+        _create_database(name)
+
+
+def _create_database(name: str) -> None:
+    sql(f'CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb3; '
+        f"GRANT ALL ON {name}.* TO 'box'@'%' "
+        f"IDENTIFIED BY '{layout.SECRET}';")
 
 
 def _manage(name: str, *arguments, env: dict | None = None) -> None:
@@ -508,6 +523,21 @@ def _migrate_nova() -> None:
     if 'cell1' not in known:
         _manage('nova-manage', *conf, 'cell_v2', 'create_cell', '--name',
                 'cell1')
+
+
+def _make_second_cell() -> None:
+    """Make Nova's second cell; its database is reached by a forwarder."""
+    conf = ('--config-file', layout.ETC / 'nova/nova.conf')
+    rabbitmqctl('add_vhost', layout.CELL_MESSAGES)
+    rabbitmqctl('set_permissions', '-p', layout.CELL_MESSAGES, 'openstack',
+                '.*', '.*', '.*')
+    _create_database('nova_cell2')
+    _manage('nova-manage', *conf, '--config-file',
+            layout.ETC / 'nova/nova-cell2.conf', 'db', 'sync', '--local_cell')
+    _manage('nova-manage', *conf, 'cell_v2', 'create_cell', '--name', 'cell2',
+            '--database_connection',
+            layout.database('nova_cell2', layout.CELL_PORT),
+            '--transport-url', layout.BROKER + layout.CELL_MESSAGES)
 
 
 def forget_orphans() -> None:
@@ -627,6 +657,12 @@ def start_service(name: str) -> None:
               env={'OS_NOVA_CONFIG_DIR': str(etc / 'nova')})
     elif name == 'nova-conductor':
         _daemon(name, name, nova)
+    elif name == 'nova-conductor-cell2':
+        _daemon(name, 'nova-conductor', nova, etc / 'nova/nova-cell2.conf')
+    elif name == 'cell2-database':
+        start(name, _inside([
+            sys.executable, layout.HERE / 'faulty_link.py', layout.CONTROL,
+            str(layout.CELL_PORT), '3306', layout.CELL_FAULT]))
     elif name == 'nova-scheduler':
         _daemon(name, name, nova, policies)
     elif name == 'watcher-api':
@@ -647,7 +683,9 @@ def start_service(name: str) -> None:
 
 def services(settings: dict) -> list[str]:
     """Return the names of the control plane's services, in start order."""
-    return ['mariadb', 'rabbitmq', 'keystone', 'placement', 'glance',
+    second = (['cell2-database', 'nova-conductor-cell2']
+              if layout.second_cell(settings) else [])
+    return ['mariadb', 'rabbitmq', *second, 'keystone', 'placement', 'glance',
             'neutron', 'nova-api', 'nova-conductor', 'nova-scheduler',
             'watcher-api', 'secondary-lease-api',
             *[f'watcher-engine-{n + 1}' for n in range(settings['engines'])],
@@ -706,6 +744,12 @@ def up(settings: dict) -> None:
     once('lease service', _make_lease_service, key=' '.join(
         [*_lease_migrations(), LEASE_API]))
     names = layout.host_names(settings)
+    if layout.second_cell(settings):
+        layout.CELL_FAULT.unlink(missing_ok=True)
+        start_service('cell2-database')
+        shell.wait_for('cell2-database', lambda: shell.port_open(
+            layout.CELL_PORT), timeout=30, service='cell2-database')
+        once('second cell', _make_second_cell)
     once('broker accounts', make_accounts, names,
          key=f'{names} {PERMISSIONS} {TOPICS}')
     say('control plane starting ...')

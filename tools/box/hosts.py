@@ -207,6 +207,11 @@ def wait_booted(host: str) -> None:
                    service=f'host-{host}')
 
 
+def forget_compute(host: str) -> None:
+    """Have Nova take a host for a new one, since its cell changes."""
+    (directory(host) / 'nova/compute_id').unlink(missing_ok=True)
+
+
 def start_compute(host: str) -> None:
     """Start the stock nova-compute of a host.
 
@@ -214,10 +219,12 @@ def start_compute(host: str) -> None:
     a host of half a CPU its Python would weigh a hundred times what it
     weighs on a real one.
     """
+    cell = (['--config-file', layout.ETC / 'nova/nova-cell2.conf']
+            if host in layout.second_cell(layout.load_settings()) else [])
     start(f'nova-compute-{host}', cgroups.inside('control', [
         *enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
         layout.BIN / 'nova-compute',
-        '--config-file', layout.ETC / 'nova/nova.conf',
+        '--config-file', layout.ETC / 'nova/nova.conf', *cell,
         '--config-file', layout.ETC / f'hosts/{host}/nova-compute.conf']))
 
 

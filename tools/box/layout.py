@@ -105,16 +105,29 @@ def host_address(name: str) -> str:
     return f'10.77.0.{int(name.removeprefix("box"))}'
 
 
-def database(name: str) -> str:
+def second_cell(settings: dict) -> list[str]:
+    """Return the hosts of Nova's second cell: the last one, if there is one.
+    """
+    return host_names(settings)[-1:] if settings['cells'] == 2 else []
+
+
+#: Port of the forwarder to the database of the second cell, and what it does.
+CELL_PORT = 3307
+CELL_FAULT = STATE / 'cell2-fault'
+#: The virtual host of the second cell's messages.
+CELL_MESSAGES = 'cell2'
+
+
+def database(name: str, port: int = 3306) -> str:
     """Return the SQLAlchemy URL of a service's database."""
-    return (f'mysql+pymysql://box:{SECRET}@{CONTROL}:3306/{name}'
+    return (f'mysql+pymysql://box:{SECRET}@{CONTROL}:{port}/{name}'
             '?charset=utf8')
 
 
 def load_settings() -> dict:
     """Return the settings of the last ``up``, or the defaults."""
     settings = {'hosts': 3, 'sizes': [HOST_CPUS], 'wide': False,
-                'fake_hosts': 0, 'engines': 1, 'horizon': 0}
+                'fake_hosts': 0, 'engines': 1, 'horizon': 0, 'cells': 1}
     try:
         settings.update(json.loads(SETTINGS.read_text()))
     except (OSError, ValueError):

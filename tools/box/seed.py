@@ -4,6 +4,7 @@
 
     seed.py identity            users, services, endpoints (before Nova)
     seed.py cloud HOST ...      images, flavors, hosts, aggregate
+    seed.py forget HOST         a host that changes its cell, and its servers
     seed.py leases              the audit that switches secondaries on and
                                 runs leases
 
@@ -33,6 +34,8 @@ SERVICES = (('nova', 'compute', 8774, '/v2.1'),
             ('watcher', 'infra-optim', 9322, ''),
             (LEASES, 'secondary-lease', 8791, ''))
 WORKS = ('cpu', 'idle', 'touch', 'noise', 'dirty:24')
+#: Prefix of the aggregates that name cells.
+CELL = 'cell'
 MEMORY_MB = 128
 DISK_GB = 1
 
@@ -136,6 +139,36 @@ def cloud_objects(cloud, hosts: list[str]) -> None:
         aggregate = compute.create_aggregate(name='secondary')
     for host in sorted(wanted - set(aggregate.hosts or ())):
         compute.add_host_to_aggregate(aggregate, host)
+    name_cells(cloud, hosts)
+
+
+def name_cells(cloud, hosts: list[str]) -> None:
+    """Tell the plug-in which host is in which cell, if there are two."""
+    compute = cloud.compute
+    for aggregate in list(compute.aggregates()):
+        if aggregate.name.startswith(CELL):
+            for host in aggregate.hosts or ():
+                compute.remove_host_from_aggregate(aggregate, host)
+            compute.delete_aggregate(aggregate)
+    second = layout.second_cell(layout.load_settings())
+    if not second:
+        return
+    for number, inside in (1, set(hosts) - set(second)), (2, set(second)):
+        aggregate = compute.create_aggregate(name=f'{CELL}{number}')
+        compute.set_aggregate_metadata(
+            aggregate, {'secondary:cell': str(number)})
+        for host in sorted(inside):
+            compute.add_host_to_aggregate(aggregate, host)
+
+
+def forget_host(cloud, host: str) -> None:
+    """Have Nova forget a host, with all of its servers."""
+    compute = cloud.compute
+    for server in compute.servers(all_projects=True, compute_host=host):
+        compute.delete_server(server, force=True)
+        compute.wait_for_delete(server, wait=60)
+    for service in compute.services(binary='nova-compute', host=host):
+        compute.delete_service(service)
 
 
 def demo_objects(cloud) -> None:
@@ -238,6 +271,8 @@ def main() -> None:
         said |= identity(cloud)
     elif sys.argv[1] == 'cloud':
         cloud_objects(cloud, sys.argv[2:])
+    elif sys.argv[1] == 'forget':
+        forget_host(cloud, sys.argv[2])
     elif sys.argv[1] == 'leases':
         run_leases(cloud, True)
     print(json.dumps(said))

@@ -101,6 +101,21 @@ class ZoneTest(TestCase):
             [fakes.server(1, zone='gone')], [in_zone('h1', 'a')]))
 
 
+class CellTest(TestCase):
+
+    def test_server_stays_in_the_cell_that_is_named(self):
+        hosts = [fakes.host(name, metadata={
+            'secondary:cell': frozenset({cell})})
+            for name, cell in (('h1', 'a'), ('h2', 'a'), ('h3', 'b'))]
+        hosts.append(fakes.host('h4'))
+        self.assertEqual(
+            {Fence(ids(1, 2), frozenset({'h1', 'h2'})),
+             Fence(ids(3), frozenset({'h3'}))},
+            set(find([fakes.server(1, 'h1'), fakes.server(2, 'h2'),
+                      fakes.server(3, 'h3'), fakes.server(4, 'h4'),
+                      fakes.server(5, None)], hosts)))
+
+
 class AggregateTest(TestCase):
     """Constraints admit the hosts that Nova's own filters pass."""
 

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A cell of Nova whose database is away, in the middle of four leases.
+
+``python3 tools/box up --cells 2`` makes a second cell with the last host.
+"""
+
+import contextlib
+import datetime
+import threading
+import time
+import urllib.request
+
+import pytest
+
+import layout
+import seed
+from tests.box import load
+from tests.box.services import agent_status, wait_until
+from tests.box.tenants import Tenant
+
+pytestmark = pytest.mark.soak
+
+#: Seconds for which the cell is away, and when a lease begins and ends in it.
+FAULT_S, BEGIN_S, END_S = 180, 60, 90
+#: Longest time, in seconds, between two passes of the lease engine: its
+#: interval, and one request that waits for the cell.
+PASS_S = 20.0
+#: Use by the primary of a busy host, in percent, and seconds until the cloud
+#: has relieved it.
+BUSY, RELIEF_S = 75.0, 60.0
+PASSED = 'secondary_lease_engine_last_pass_timestamp_seconds'
+
+
+@pytest.fixture
+def cells():
+    """Return the hosts of the first cell and the host of the second one."""
+    settings = layout.load_settings()
+    if not layout.second_cell(settings):
+        pytest.skip('needs two cells: python3 tools/box up --cells 2')
+    names = layout.host_names(settings)
+    return names[:-1], names[-1]
+
+
+@pytest.fixture
+def flavors(cloud, cells):
+    """Have a flavor of secondaries for each cell."""
+    compute = cloud.compute
+    found = compute.find_flavor('secondary', get_extra_specs=True)
+    for number in (1, 2):
+        old = compute.find_flavor(f'test-cell{number}')
+        if old is not None:
+            compute.delete_flavor(old)
+        made = compute.create_flavor(
+            name=f'test-cell{number}', vcpus=1, ram=seed.MEMORY_MB,
+            disk=seed.DISK_GB)
+        compute.create_flavor_extra_specs(made, {
+            **found.extra_specs,
+            'aggregate_instance_extra_specs:secondary:cell': str(number)})
+
+
+@pytest.fixture
+def tenant(cloud, no_fleet, leases_run, flavors):
+    found = Tenant(cloud)
+    yield found
+    found.end()
+
+
+def ask(tenant, cell, image, ahead=None, **terms):
+    nodes = {'flavor': f'test-cell{cell}', 'image': f'worker-{image}'}
+    return (tenant.ask(nodes, **terms) if ahead is None
+            else tenant.ahead(ahead, nodes=nodes, **terms))
+
+
+@contextlib.contextmanager
+def away(kind):
+    """Take the database of the second cell away."""
+    layout.CELL_FAULT.write_text(kind)
+    try:
+        yield
+    finally:
+        layout.CELL_FAULT.unlink()
+
+
+class Watch(threading.Thread):
+    """Lease states, passes of the engine, and invalid policies."""
+
+    def __init__(self, tenant, hosts):
+        super().__init__(daemon=True)
+        self._tenant = tenant
+        self._hosts = hosts
+        self.began = time.time()
+        self.states = {}    # by lease: (seconds, state), when it changes
+        self.pauses = []    # ages of the last pass, in seconds
+        self.ended = threading.Event()
+
+    def run(self):
+        while not self.ended.wait(1.0):
+            now = time.time() - self.began
+            for lease in self._tenant.made:
+                seen = self.states.setdefault(lease, [])
+                state = self._tenant.show(lease)['state']
+                if not seen or seen[-1][1] != state:
+                    seen.append((round(now), state))
+            with contextlib.suppress(OSError, StopIteration):
+                self.pauses.append(time.time() - last_pass())
+
+    def stop(self):
+        self.ended.set()
+        self.join()
+
+
+def last_pass():
+    """Return when the lease engine has made its last pass."""
+    with urllib.request.urlopen(
+            f'http://{layout.CONTROL}:9920/metrics', timeout=5) as answer:
+        lines = answer.read().decode().splitlines()
+    return float(next(line.split()[1] for line in lines
+                      if line.startswith(f'{PASSED} ')))
+
+
+def invalidations(hosts):
+    return {host: agent_status(host)['counters']['invalidations']
+            for host in hosts}
+
+
+def place_of(tenant, cloud, lease):
+    """Return a lease's only server, and its host."""
+    (server,) = tenant.servers(lease)
+    return server.id, cloud.compute.get_server(server.id).compute_host
+
+
+def relieve(cloud, uuid, host):
+    """Keep a host busy until its secondary has left it; return the time."""
+    began = time.time()
+    with load.burner(host, BUSY):
+        wait_until(lambda: (one := cloud.compute.get_server(uuid)) and (
+            one.status == 'SUSPENDED' or one.compute_host != host),
+            3 * RELIEF_S, lambda: f'{uuid} has left {host}')
+    return time.time() - began
+
+
+@pytest.mark.parametrize('kind', ['refused', 'silent'])
+def test_leases_survive_a_cell_that_is_away(kind, cloud, tenant, cells):
+    others, host = cells
+    runs = ask(tenant, 2, 'idle', duration=1200)
+    elsewhere = ask(tenant, 1, 'cpu', duration=1200)
+    preempted = ask(tenant, 2, 'cpu', duration=1200)
+    ends = ask(tenant, 2, 'idle', duration=600)
+    for lease in (runs, elsewhere, preempted, ends):
+        tenant.wait(lease, ['active'], 300)
+    # The servers that end in the middle; one of each cell.
+    left = 600 - (time.time() - tenant.made[ends])
+    time.sleep(max(0.0, left - 300))
+    assert place_of(tenant, cloud, runs)[1] == host
+    undisturbed = relieve(cloud, *place_of(tenant, cloud, elsewhere))
+    tenant.wait(elsewhere, ['active'], 300)
+    relieve(cloud, *place_of(tenant, cloud, preempted))
+    left = 600 - (time.time() - tenant.made[ends])
+    time.sleep(max(0.0, left - END_S))
+    begins = ask(tenant, 2, 'idle', ahead=BEGIN_S, duration=300)
+    begins_there = ask(tenant, 1, 'idle', ahead=BEGIN_S, duration=300)
+    for lease in (begins, begins_there):
+        tenant.wait(lease, ['scheduled', 'ready', 'preparing'], 30)
+    place = place_of(tenant, cloud, elsewhere)
+    before, began = invalidations(others), time.time()
+    watch = Watch(tenant, others)
+    watch.start()
+    with away(kind):
+        disturbed = relieve(cloud, *place)
+        time.sleep(max(0.0, began + FAULT_S - time.time()))
+    back = time.time()
+    try:
+        tenant.wait(begins, ['active'], 120)
+        late = time.time() - back
+        tenant.wait(ends, ['done'], 120)
+        gone = time.time() - back
+        tenant.wait(preempted, ['active'], 240)
+        tenant.wait(elsewhere, ['active'], 240)
+    finally:
+        watch.stop()
+        print(f'\nrelief {undisturbed:.1f} s, in the fault {disturbed:.1f} s; '
+              f'longest pause of passes {max(watch.pauses):.1f} s')
+        for lease, seen in watch.states.items():
+            print(lease, seen)
+        for lease in (begins, ends, preempted, runs, begins_there):
+            print(tenant.story(lease), end='\n\n')
+    print(f'began {late:.0f} s, ended lease gone {gone:.0f} s after the cell '
+          'was back')
+    assert late <= 60
+    assert disturbed <= undisturbed + RELIEF_S / 2
+    assert max(watch.pauses) <= PASS_S
+    assert invalidations(others) == before
+    assert {state for _, state in watch.states[runs]} <= {'active', 'unknown'}
+    assert tenant.show(runs)['state'] == 'active'
+    for lease in (runs, begins, preempted, elsewhere, begins_there):
+        assert len(tenant.servers(lease)) == 1, tenant.story(lease)
+    assert tenant.servers(ends) == []
+    leases = {one.metadata.get('secondary:lease')
+              for one in cloud.compute.servers(all_projects=True)}
+    assert leases == {runs, begins, preempted, elsewhere, begins_there}
+    assert host not in targets(cloud, began + 15, back)
+
+
+def targets(cloud, begin, end):
+    """Return the hosts to which servers were to come, by actions of a time."""
+    return {action['input_parameters'].get('target')
+            for action in seed.listed(seed.watcher(cloud), 'actions')
+            if begin < datetime.datetime.fromisoformat(
+                action['created_at']).replace(
+                    tzinfo=datetime.UTC).timestamp() < end
+            and action['action_type'].endswith(('migrate', 'boot'))}
