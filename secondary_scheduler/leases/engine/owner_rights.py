@@ -124,8 +124,11 @@ def _describe(why: str) -> str:
 
 
 def _has_begun_to_boot(record: LeaseRecord, cloud_state: CloudState) -> bool:
-    """Return whether a server of a lease exists, has existed or may boot."""
-    return any(
+    """Return whether a server of a lease exists, has existed or may boot.
+
+    It may in a cell that does not answer.
+    """
+    return record.unreachable_since is not None or any(
         node.server or node.lived or node.gone
         or (record.uuid, number) in cloud_state.pending
         for number, node in enumerate(record.nodes))
