@@ -26,7 +26,8 @@ STATES = {
     'suspended-scheduled': _('Suspended, scheduled'),
     'migrating': _('Migrating'), 'resuming': _('Resuming'),
     'resumed-ready': _('Resumed'), 'starting': _('Starting'),
-    'interrupted': _('Interrupted'), 'ending': _('Ending'),
+    'interrupted': _('Interrupted'), 'unknown': _('Unknown'),
+    'ending': _('Ending'),
     'done': _('Done'), 'cancelled': _('Cancelled'), 'failed': _('Failed')}
 KINDS = {
     'best-effort': _('As soon as there is room'),

@@ -6,6 +6,7 @@ import base64
 import contextlib
 import datetime
 import random
+import re
 from unittest import mock
 import uuid
 
@@ -15,8 +16,10 @@ from django.utils import timezone
 from openstack_dashboard.api import glance, neutron, nova
 import requests
 
+from secondary_dashboard import formats
 from secondary_dashboard.content.project_leases import forms
 from secondary_dashboard.test import helpers
+from secondary_scheduler.model.lease_states import LeaseState
 from secondary_scheduler.reading import times
 
 PANEL = 'horizon:project:secondary_leases'
@@ -81,6 +84,18 @@ class LeaseListTest(helpers.LeaseTestCase):
         self.assertContains(page, 'Rejected')
         self.assertContains(page, 'there is no room &lt;b&gt;now&lt;/b&gt;')
         self.assertEqual([], self.texts(page))
+
+    def test_each_state_has_a_text(self):
+        self.assertEqual(set(LeaseState), set(formats.STATES))
+
+    def test_lease_of_unknown_state_is_read_again(self):
+        for state, changes in (('active', False), ('unknown', True)):
+            self.list_leases([helpers.lease(state=state)])
+            page = self.client.get(INDEX)
+            self.assertContains(page, formats.STATES[state])
+            row, = re.findall(r'<tr[^>]*ajax-update[^>]*>',
+                              page.content.decode())
+            self.assertEqual(changes, 'warning' in row)
 
     def test_paused_lease_can_be_unpaused_only(self):
         self.list_leases([helpers.lease(paused=True)])

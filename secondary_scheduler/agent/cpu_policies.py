@@ -8,7 +8,7 @@ The rules are Nova's own (``nova.virt.hardware.numa_get_constraints``):
 * ``mixed``: the vCPUs of ``hw:cpu_dedicated_mask``, or of the realtime mask;
 * ``shared``, or no policy: none.  Nova pins such an instance only if it has
   huge pages, persistent memory or NUMA nodes.  Then its vCPUs float over NUMA
-  cells.  Any other pin was made by hand, and says more than the flavor;
+  nodes.  Any other pin was made by hand, and says more than the flavor;
 * ``hw:emulator_threads_policy=isolate``, beside dedicated vCPUs: the emulator
   and I/O threads, too.
 """

@@ -29,8 +29,8 @@ class LeaseState(enum.StrEnum):
     RESUMED_READY = 'resumed-ready'
     #: Reported only by the engine, which observes servers.  STARTING,
     #: INTERRUPTED and UNKNOWN in place of ACTIVE: some servers have not run
-    #: yet, do not run any more, or cannot be observed.  ENDING in place of a final state: some servers are
-    #: not deleted yet.
+    #: yet, do not run any more, or cannot be observed.  ENDING in place of a
+    #: final state: some servers are not deleted yet.
     STARTING = 'starting'
     INTERRUPTED = 'interrupted'
     UNKNOWN = 'unknown'

@@ -47,9 +47,10 @@ def wait_for_lease(leases: client.Client, lease: str, timeout: float | None,
         if found is not None and _runs(found):
             return found
         if until is not None and time.monotonic() + pause > until:
+            state = (f'lease {lease} is {found["state"]}; it goes on' if found
+                     else f'the lease service does not show lease {lease}')
             raise WaitError(
-                f'After {timeout:g} s lease {lease} is '
-                f'{found["state"] if found else "unknown"}; it goes on. '
+                f'After {timeout:g} s {state}. '
                 f'"openstack secondary lease wait {lease}" waits again.')
         time.sleep(pause)
         pause = min(1.5 * pause, _LAST_S)

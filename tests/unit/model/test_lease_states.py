@@ -29,7 +29,8 @@ class LeaseStateTest(unittest.TestCase):
             } - reached
         # The others are reported only by the engine.
         self.assertEqual(
-            {LeaseState.STARTING, LeaseState.INTERRUPTED, LeaseState.ENDING},
+            {LeaseState.STARTING, LeaseState.INTERRUPTED, LeaseState.UNKNOWN,
+             LeaseState.ENDING},
             set(LeaseState) - reached,
         )
 

@@ -56,6 +56,16 @@ class WaitingTest(ClientCase):
         self.assertEqual('active', json.loads('{' + shown)['state'])
         self.assertIn('active', self.execute(commands.WaitForLease, 'job'))
 
+    def test_wait_goes_on_while_the_state_is_unknown(self):
+        self.steps = [
+            lambda: self.enter(LeaseState.UNKNOWN, 'its cell is silent'),
+            lambda: None,
+            lambda: self.enter(LeaseState.ACTIVE)]
+        reported, _, shown = self.wait().partition('{')
+        self.assertEqual([], self.steps)
+        self.assertIn('unknown    its cell is silent', reported)
+        self.assertEqual('active', json.loads('{' + shown)['state'])
+
     def test_wait_ends_with_reason_of_failure(self):
         for state in (LeaseState.REJECTED, LeaseState.FAILED,
                       LeaseState.CANCELLED):
@@ -71,6 +81,16 @@ class WaitingTest(ClientCase):
         with self.assertRaisesRegex(exceptions.CommandError,
                                     'After 0 s lease .* is new; it goes on'):
             self.wait('--timeout', '0')
+
+    def test_silent_service_is_not_taken_for_the_state_unknown(self):
+        self.execute(commands.CreateLease, '--duration', '60', *NODES, 'job')
+        lease, = self.leases.leases()
+        self.leases.get = mock.Mock(side_effect=[
+            lease, client.LeaseError(503, 'x', 'try later')])
+        with self.assertRaisesRegex(
+                exceptions.CommandError,
+                'After 0 s the lease service does not show lease'):
+            self.execute(commands.WaitForLease, '--timeout', '0', 'job')
 
     def test_late_event_is_reported_once(self):
         def late():
