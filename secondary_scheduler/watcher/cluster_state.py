@@ -111,9 +111,9 @@ class ClusterState:
     def note_totals(self) -> None:
         """Evaluate the policies of aggregates, at most once a second.
 
-        One host with instances stands for all hosts that exceed a policy
-        together.  The others may have violations of their own, and each host
-        is handled separately.
+        One reachable host with instances stands for all hosts that exceed a
+        policy together.  The others may have violations of their own, and each
+        host is handled separately.
         """
         if self.clock() < self._totals_due:
             return
@@ -125,8 +125,9 @@ class ClusterState:
                 'running': len(self.book.running(exceeded[text]))})
         self._logged = frozenset(exceeded)
         known = self.book.hosts()
+        away = self.snapshot.unreachable_hosts
         before, self._delegates = self._delegates, frozenset(
-            next((host for host in sorted(hosts)
+            next((host for host in sorted(hosts - away)
                   if host in known and known[host].instances), '')
             for hosts in exceeded.values())
         for host in (before ^ self._delegates) & known.keys():

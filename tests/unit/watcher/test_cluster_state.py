@@ -27,6 +27,43 @@ class ClusterStateTest(ReportCase):
         self.assertTrue(self.seen.arrived.is_set())
         self.assertEqual({'h1'}, set(self.seen.book.hosts()))
 
+    def test_violation_on_an_unreachable_host_is_noted_once_it_answers(self):
+        self.seen.refresh()
+        self.report('h1', violated=True, floored=True)
+        self.assertTrue(self.seen.window.relief(0, self.now + 1))
+        self.cloud.refused = {'h1'}
+        self.seen.refresh()
+        for _ in range(2):
+            self.report('h1', violated=True, floored=True)
+            self.report('h2', violated=True)
+        self.assertEqual(float('-inf'), self.seen.window.began('h1'))
+        self.assertEqual(self.now, self.seen.window.began('h2'))
+        self.assertEqual({}, self.seen.window.relief(0, self.now + 1))
+        self.cloud.refused = set()
+        self.seen.refresh()
+        self.now += 5
+        self.report('h1', violated=True, floored=True)
+        self.assertEqual(self.now, self.seen.window.began('h1'))
+        self.assertEqual({'h1': self.now},
+                         self.seen.window.relief(0, self.now + 1))
+
+    def test_unreachable_host_does_not_stand_for_an_aggregate(self):
+        settings.CONF.set_override(
+            'policy', ['slots <= 1 in aggregate:agg'],
+            'secondary_scheduler')
+        self.seen.refresh()
+        for away, noted in ((set(), 'h1'), ({'h1'}, 'h2')):
+            self.cloud.refused = away
+            self.seen.refresh()
+            self.report('h1')
+            self.report('h2')
+            self.now += 2
+            self.seen.note_totals()
+            with self.subTest(noted):
+                self.assertEqual([noted], [
+                    name for name in ('h1', 'h2')
+                    if self.seen.window.began(name) > 0])
+
     def test_host_is_described_after_the_first_refresh(self):
         self.assertEqual({}, self.seen.describe_host('h1'))
         self.seen.refresh()
