@@ -47,6 +47,12 @@ def metric_families(state: ClusterState, found: DecisionMeasures,
         PREFIX + 'hosts', 'Hosts that take secondaries, by admission',
         'admission', admissions if known else {})
     yield families.make_gauge(
+        PREFIX + 'unreachable_hosts', 'Hosts in cells that do not answer Nova',
+        sum(host.unreachable for host in hosts.values()) if known else None)
+    yield families.make_gauge(
+        PREFIX + 'unseen_servers', 'Secondaries that Nova cannot show',
+        len(state.snapshot.unseen) if known else None)
+    yield families.make_gauge(
         PREFIX + 'violated_hosts', 'Hosts of which a policy is violated',
         sum(bool(one.violated) for one in fresh.values()))
     yield families.make_gauge(

@@ -57,6 +57,21 @@ class DecisionMetricsTest(report_case.ReportCase):
                 (('secondary_decision_reports_total', 'stale'), 1)):
             self.assertEqual(value, found[key])
 
+    def test_unreachable_hosts_and_unseen_servers_are_counted(self):
+        names = [(f'secondary_decision_{name}',)
+                 for name in ('unreachable_hosts', 'unseen_servers')]
+        self.assertTrue(self.samples().keys().isdisjoint(names))
+        self.seen.refresh()
+        self.assertEqual([0, 0], [self.samples()[one] for one in names])
+        self.servers.append(fakes.server(3, 'h2'))
+        self.cloud.known[fakes.uid(3)] = self.servers[-1]
+        self.seen.refresh()
+        self.cloud.refused = {'h2'}
+        self.seen.refresh()
+        found = self.samples()
+        self.assertEqual([1, 2], [found[one] for one in names])
+        self.assertEqual(1, found['secondary_decision_hosts', 'unknown'] - 1)
+
     def test_decisions_operations_and_passes_are_counted(self):
         noted = self.measures
         noted.note_decision('preempt', 0.3, ['migrate', 'migrate'], 1)
