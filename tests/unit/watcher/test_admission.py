@@ -27,6 +27,10 @@ class AdmissionTest(unittest.TestCase):
                     report, disabled=True)),
                 ('closed', 'CONTINUOUS', find_admission(
                     report, switched_off=True)),
+                ('unknown', 'does not answer Nova', find_admission(
+                    report, 'y', unreachable=True, up=False)),
+                ('closed', 'host enable h1', find_admission(
+                    report, unreachable=True, disabled=True)),
                 ('closed', 'nova-compute', find_admission(None, up=False)),
                 ('unknown', 'no fresh report', find_admission()),
                 ('closed', 'other policies', find_admission(report, 'y')),

@@ -5,6 +5,7 @@
 from unittest import mock
 
 from keystoneauth1 import exceptions as ks_exceptions
+from nova import context as nova_context
 from openstack import exceptions as sdk_exceptions
 
 from secondary_scheduler.watcher import (
@@ -83,6 +84,35 @@ class ConnectionTest(fakes.TestCase):
                     cloud_errors.CloudError) as caught:
                 self.act(None, error)
             self.assertNotIsInstance(caught.exception, cloud_errors.Untrusted)
+
+    def test_each_connection_has_its_own_timeout(self):
+        conf = cloud_connections.CONF
+        conf.set_override('request_timeout', 7.0, 'secondary_watcher')
+        self.addCleanup(conf.clear_override, 'request_timeout',
+                        'secondary_watcher')
+        patience = cloud_connections._PATIENCE_S
+        self.assertGreater(patience, nova_context.CELL_TIMEOUT)
+        with mock.patch.object(
+                cloud_connections.clients, 'OpenStackClients',
+                side_effect=lambda: mock.Mock(session=mock.Mock())), \
+                mock.patch.object(cloud_connections.clients,
+                                  'get_sdk_connection') as made:
+            for connect in (cloud_connections.shared,
+                            cloud_connections.patient):
+                with mock.patch.object(connect, '_held', None):
+                    connect()
+        short, long = (one.kwargs['session'] for one in made.call_args_list)
+        self.assertEqual((7.0, patience), (short.timeout, long.timeout))
+
+    def test_connection_of_an_owner_waits_for_cells(self):
+        with mock.patch.object(cloud_connections, 'loading') as loading, \
+                mock.patch.object(cloud_connections.connection, 'Connection'):
+            cloud_connections._connect_by_trust.cache_clear()
+            self.addCleanup(cloud_connections._connect_by_trust.cache_clear)
+            cloud_connections._connect_by_trust('trust', 'lease')
+        self.assertEqual(
+            cloud_connections._PATIENCE_S,
+            loading.load_session_from_conf_options.return_value.timeout)
 
     def test_connection_uses_the_clients_auth_group(self):
         with mock.patch.object(

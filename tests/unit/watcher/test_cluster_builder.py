@@ -30,13 +30,14 @@ from tests.unit.watcher import fakes
 
 class BuildTest(TestCase):
     def build(self, servers=(), hosts=(), fresh=(), inside=('h1', 'h2'),
-              **changes):
+              unseen=(), **changes):
         arguments = {'locks': locks.Locks(), 'durations': Durations(),
                      'relief': (), 'policies_hash': None, 'share': 6.0,
                      **changes}
         return cluster_builder.build_cluster(
-            cloud_snapshot.CloudSnapshot({h.name: h for h in hosts},
-                                          {s.uuid: s for s in servers}),
+            cloud_snapshot.CloudSnapshot(
+                {h.name: h for h in hosts}, {s.uuid: s for s in servers},
+                unseen=frozenset(map(fakes.uid, unseen))),
             scope.ResolvedScope(frozenset(inside)),
             {r.host: r for r in fresh}, **arguments)
 
@@ -105,12 +106,47 @@ class BuildTest(TestCase):
                 ([fakes.host('h1', total={})], [good], {}),
                 ([fakes.host('h1', disabled=True)], [good], {}),
                 ([fakes.host('h1', switched_off=True)], [good], {}),
+                ([fakes.host('h1', unreachable=True)], [good], {}),
                 ([h1], [], {}),
                 ([h1], [fakes.report('h1', admission=False)], {}),
                 ([h1], [good], {'policies_hash': 'other'}),
                 ([h1], [good], {'inside': ('h2',)})):
             self.assertFalse(self.build(
                 (), hosts, fresh, **more).hosts['h1'].usable)
+
+    def test_unseen_instance_stays_on_its_host_and_is_blocked(self):
+        servers = [fakes.server(1), fakes.server(2, 'h2'),
+                   fakes.server(3, 'h2', status='SUSPENDED')]
+        found = self.build(
+            servers, [fakes.host('h1'), fakes.host('h2', unreachable=True)],
+            [fakes.report('h1', servers[:1])], unseen=(2, 3))
+        self.assertEqual(
+            [('h1', False), ('h2', True), ('h2', True)],
+            [(one.host, one.blocked) for one in found.instances.values()])
+        # They keep their place: the host is not empty.
+        self.assertEqual(0, found.hosts['h2'].reserved[vocabulary.SLOT])
+        full = self.build(
+            servers, [fakes.host('h2', unreachable=True,
+                                 used={vocabulary.SLOT: 5})], unseen=(2, 3))
+        self.assertEqual(3, full.hosts['h2'].reserved[vocabulary.SLOT])
+
+    def test_host_that_is_unreachable_is_no_target(self):
+        limits = LoadLimits()
+        servers = [fakes.server(number) for number in (1, 2, 3)]
+        violated = fakes.report('h1', servers, primary=90.0, violated=True)
+        for unreachable, kinds in ((False, {'migrate'}), (True, {'suspend'})):
+            world = self.build(
+                servers,
+                [fakes.host('h1'), fakes.host('h2', unreachable=unreachable)],
+                [violated, fakes.report('h2')])
+            for request in ('preempt', 'drain'):
+                plan = GuidedDecision(
+                    limits, profile=with_agents(limits)).decide(
+                        world, DecisionRequest(
+                            request, frozenset({'h1'})), Budget())
+                with self.subTest(request, unreachable=unreachable):
+                    self.assertEqual(
+                        kinds, {one.kind for one in plan.operations})
 
     def test_predictions_and_classes_are_taken_over(self):
         arrivals = {'web': (1.5, 0.0)}

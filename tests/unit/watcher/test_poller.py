@@ -51,6 +51,65 @@ class PollerTest(TestCase):
         self.assertRaises(TimeoutError, self.poller.wait, fakes.uid(1),
                           lambda s: False, 0.05)
 
+    def wait_in_thread(self, number, done=lambda server: True, timeout=10):
+        """Wait for a server; return the thread, and its list of results."""
+        results = []
+
+        def wait():
+            try:
+                results.append(self.poller.wait(
+                    fakes.uid(number), done, timeout).uuid)
+            except (poller.Gone, TimeoutError) as exc:
+                results.append(type(exc))
+        thread = threading.Thread(target=wait)
+        thread.start()
+        return thread, results
+
+    def test_unseen_server_is_neither_done_nor_gone(self):
+        self.cloud.change(1, host='h2')
+        self.cloud.refused = {'h2'}
+        thread, results = self.wait_in_thread(1)
+        # Others are waited for meanwhile.
+        self.assertEqual(fakes.uid(2), self.poller.wait(
+            fakes.uid(2), lambda server: True, 10).uuid)
+        with self.assertRaises(poller.Gone):
+            self.poller.wait(fakes.uid(99), lambda server: True, 10)
+        self.assertEqual([], results)
+        with mock.patch.object(poller, '_UNSEEN_S', 0.0):
+            self.cloud.refused = set()
+            for waiter in self.poller._waiters:
+                waiter.due = 0.0
+            thread.join(10)
+        self.assertEqual([fakes.uid(1)], results)
+
+    def test_wait_for_an_unseen_server_ends_at_its_timeout(self):
+        self.cloud.refused = {'h1'}
+        thread, results = self.wait_in_thread(1, timeout=0.1)
+        thread.join(10)
+        self.assertEqual([TimeoutError], results)
+
+    def test_servers_are_requested_singly_beside_a_silent_cell(self):
+        self.cloud.change(1, host='h2')
+        self.cloud.silent = {'h2'}
+        silent, unknown = self.wait_in_thread(1, timeout=2)
+        others = [self.wait_in_thread(number) for number in range(2, 9)]
+        for thread, _ in others:
+            thread.join(10)
+        self.assertEqual([[fakes.uid(number)] for number in range(2, 9)],
+                         [results for _, results in others])
+        self.assertEqual([], unknown)
+        silent.join(10)
+        self.assertEqual([TimeoutError], unknown)
+        # A list, and one request for the server.
+        self.assertLessEqual(self.cloud.waits, 2)
+
+    def test_unseen_server_is_requested_rarely(self):
+        with mock.patch.object(poller.time, 'monotonic', return_value=1000.0):
+            waiter = poller._Waiter(fakes.uid(1), lambda server: False)
+            waiter.unseen = True
+            waiter.reschedule(interval=0.3)
+        self.assertEqual(1015, waiter.due)
+
     def test_long_waits_are_polled_less_often(self):
         with mock.patch.object(poller.time, 'monotonic') as now:
             now.return_value = 1000.0

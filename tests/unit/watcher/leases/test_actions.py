@@ -2,10 +2,12 @@
 
 """Actions on servers of leases."""
 
+import threading
 import time
 import unittest
 from unittest import mock
 
+from watcher import objects
 from watcher.common import exception
 
 from secondary_scheduler.leases.api import verification
@@ -19,8 +21,8 @@ from secondary_scheduler.watcher import (
     outcomes,
     poller,
 )
+from secondary_scheduler.watcher.leases import action_plans, server_requests
 from secondary_scheduler.watcher.leases import actions as lease_actions
-from secondary_scheduler.watcher.leases import server_requests
 from tests.unit.watcher import fakes
 from tests.unit.watcher.leases import base
 
@@ -49,6 +51,34 @@ class ActionsTest(base.LeaseTestCase):
         self.assertEqual({vocabulary.LEASE_HINT: base.LEASE,
                           vocabulary.HOST_HINT: 'h2'}, self.cloud.hints)
         # A server that exists already is found.
+        self.assertTrue(self.boot())
+        self.assertEqual(1, len(self.cloud.labelled('p1', base.LEASE, 0)))
+
+    def test_boot_records_the_created_server(self):
+        place = f'{base.LEASE}:0'
+        action = self.action(self.plan(self.switch), 'boot', place=place,
+                             target='h2', build=base.BUILD)
+        self.assertTrue(self.boot(action=action.uuid))
+        (made,) = self.cloud.labelled('p1', base.LEASE, 0)
+        action = objects.Action.get_by_uuid(self.context, action.uuid,
+                                            eager=True)
+        self.assertEqual(made.uuid,
+                         action.input_parameters[action_plans.CREATED])
+        self.assertEqual(place, action.input_parameters['place'])
+        action.state = 'SUCCEEDED'
+        action.save()
+        self.assertEqual({(base.LEASE, 0): made.uuid},
+                         self.leases.find_ended().booted)
+
+    def test_boot_does_not_fail_while_the_cell_hides_its_server(self):
+        self.patch(poller, '_UNSEEN_S', 0.0)
+        create = self.cloud.create
+
+        def hide(*arguments):
+            self.cloud.refused = {'h2'}
+            threading.Timer(0.1, self.cloud.refused.clear).start()
+            return create(*arguments)
+        self.cloud.create = hide
         self.assertTrue(self.boot())
         self.assertEqual(1, len(self.cloud.labelled('p1', base.LEASE, 0)))
 

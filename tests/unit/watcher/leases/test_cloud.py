@@ -4,7 +4,10 @@
 
 import dataclasses
 import tempfile
+import time
 import unittest
+
+from watcher import objects
 
 from secondary_scheduler.leases.engine.values import (
     CloudDown,
@@ -19,6 +22,7 @@ from secondary_scheduler.watcher import (
     leader,
     settings,
 )
+from secondary_scheduler.watcher.leases import action_plans
 from secondary_scheduler.watcher.leases import cloud as lease_cloud
 from tests.unit.watcher import fakes
 from tests.unit.watcher.leases import base
@@ -28,9 +32,10 @@ class LeaseCloudTest(base.LeaseTestCase):
 
     def setUp(self):
         super().setUp()
+        self.now, self.seq = 1000.0, 0
         self.seen = cluster_state.ClusterState(
             settings.CONF, lambda: self.cloud, self.history,
-            clock=lambda: 1000.0)
+            clock=lambda: self.now)
         self.found = lease_cloud.OpenStackLeaseCloud(self.seen, self.leases)
         self.found.switches = self.history.switches()
 
@@ -88,6 +93,108 @@ class LeaseCloudTest(base.LeaseTestCase):
         self.seen.refresh()
         self.assertEqual({fakes.uid(1)},
                          self.found.observe_state(()).servers.keys())
+
+    def label(self, number, host='h1', **changes):
+        """Add a server of a lease."""
+        self.cloud.known[fakes.uid(number)] = fakes.server(
+            number, host, metadata={
+                vocabulary.LEASE_METADATA: base.LEASE,
+                cloud_snapshot.NODE: str(number)}, **changes)
+
+    def observe(self, *known):
+        self.now += 20.0
+        self.seen.refresh()
+        return self.found.observe_state([fakes.uid(one) for one in known])
+
+    def report(self, host, *numbers, **changes):
+        self.seq += 1
+        seen = fakes.report(host, [fakes.server(one) for one in numbers],
+                            time=time.time(), seq=self.seq)
+        self.seen.book.accept(dataclasses.replace(seen, instances=tuple(
+            dataclasses.replace(one, **changes) for one in seen.instances)))
+
+    def test_unseen_servers_are_not_observed_and_not_gone(self):
+        self.label(2, 'h2')
+        self.label(3, 'h2', status='SUSPENDED')
+        self.label(4)
+        before = self.observe(2, 3, 4)
+        self.assertEqual(frozenset(), before.unreachable_hosts)
+        self.cloud.refused = {'h2'}
+        del self.cloud.known[fakes.uid(4)]
+        state = self.observe(2, 3, 4)
+        self.assertEqual({fakes.uid(1)}, state.servers.keys())
+        self.assertEqual({fakes.uid(4)}, state.gone)
+        self.assertEqual([False, True, True, False], [
+            state.is_unseen(fakes.uid(one)) for one in (1, 2, 3, 4)])
+        # The host stays, as it was: leases keep their places there.
+        self.assertEqual({'h2'}, state.unreachable_hosts)
+        self.assertEqual(before.hosts, state.hosts)
+        self.cloud.refused = set()
+        state = self.observe(2, 3)
+        self.assertEqual({fakes.uid(one) for one in (1, 2, 3)},
+                         state.servers.keys())
+
+    def test_server_that_nova_shows_as_deleted_is_gone(self):
+        self.label(2, status='DELETED')
+        state = self.observe(2)
+        self.assertEqual((frozenset({fakes.uid(2)}), False),
+                         (state.gone, state.is_unseen(fakes.uid(2))))
+
+    def test_report_is_an_observation_where_nova_showed_the_server(self):
+        self.label(2, 'h2', task_state='suspending')
+        self.label(3, 'h2', status='SUSPENDED')
+        self.observe(2, 3)
+        self.cloud.refused = {'h2'}
+        for host, numbers, changes, expected in (
+                ('h1', (1, 2), {}, set()),
+                ('h2', (2,), {'paused': True}, set()),
+                ('h2', (), {}, set()),
+                ('h2', (2,), {}, {fakes.uid(2)})):
+            self.report(host, *numbers, **changes)
+            state = self.observe(2, 3)
+            with self.subTest(host=host, **changes):
+                self.assertEqual(
+                    expected, state.servers.keys() - {fakes.uid(1)})
+                self.assertTrue(state.is_unseen(fakes.uid(3)))
+        one = state.servers[fakes.uid(2)]
+        self.assertEqual(
+            ('ACTIVE', False, False, False, base.LEASE, 2),
+            (one.status, one.busy, one.preempted, one.reachable, one.lease,
+             one.node))
+        self.assertEqual({'h2'}, state.unreachable_hosts)
+
+    def boot(self, number):
+        """Record the boot of a server of the lease."""
+        action = self.action(
+            self.plan(self.switch, 'SUCCEEDED'), 'boot', target='h2',
+            place=f'{base.LEASE}:{number}', build=base.BUILD,
+            **{action_plans.CREATED: fakes.uid(number)})
+        action = objects.Action.get_by_uuid(self.context, action.uuid,
+                                            eager=True)
+        action.state = 'SUCCEEDED'
+        action.save()
+
+    def test_booted_server_that_nova_never_showed_is_known(self):
+        self.observe()
+        self.cloud.refused = {'h2'}
+        for number in (2, 3):
+            self.label(number, 'h2')
+            self.boot(number)
+        state = self.observe()
+        self.assertEqual(
+            {(base.LEASE, one): fakes.uid(one) for one in (2, 3)},
+            state.booted)
+        self.assertTrue(state.is_unseen(fakes.uid(2)))
+        self.assertEqual(frozenset(), state.gone)
+        # One of them is deleted before its cell answers.
+        self.cloud.refused = set()
+        del self.cloud.known[fakes.uid(3)]
+        state = self.observe()
+        self.assertEqual(({}, {fakes.uid(3)}), (state.booted, state.gone))
+        self.assertEqual(2, state.servers[fakes.uid(2)].node)
+        # Nova hides it again: its node is known by then.
+        self.cloud.refused = {'h2'}
+        self.assertEqual({}, self.observe(2).booted)
 
     def test_planned_servers_have_the_constraints_of_others(self):
         """Those of their project, of their flavor and of the file."""
