@@ -116,13 +116,21 @@ class Poller:
             with contextlib.suppress(TimedOut):
                 servers = cloud.servers()
         # A server that is not listed may be new, deleted, or in a cell that
-        # does not answer: request it.
-        answer = look_up_servers(cloud, sorted(uuids - servers.keys()))
+        # does not answer: request it.  Requests that may wait come last.
+        answer = look_up_servers(cloud, dict.fromkeys(
+            one.uuid for one in sorted(
+                waiters, key=lambda one: (one.unseen, one.uuid))
+            if one.uuid not in servers))
         servers |= answer.found
+        away = {one.server.host for one in waiters
+                if one.server and one.uuid in answer.unseen} - {None}
         for waiter in waiters:
             server = servers.get(waiter.uuid)
-            waiter.unseen = waiter.uuid in answer.unseen
             waiter.gone = waiter.uuid in answer.gone | answer.strangers
+            # One that was not requested stays as it was.
+            waiter.unseen = server is None and (
+                waiter.unseen or waiter.uuid in answer.unseen
+                or waiter.server is not None and waiter.server.host in away)
             waiter.server = server or waiter.server
             if waiter.gone or server is not None and waiter.done(server):
                 waiter.event.set()

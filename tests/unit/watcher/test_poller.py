@@ -103,6 +103,31 @@ class PollerTest(TestCase):
         # A list, and one request for the server.
         self.assertLessEqual(self.cloud.waits, 2)
 
+    def poll(self, waiters):
+        """Poll once; return the numbers of the servers requested singly."""
+        with mock.patch.object(self.cloud, 'server',
+                               wraps=self.cloud.server) as asked:
+            self.poller._poll(waiters)
+        return [int(call.args[0][-12:], 16)
+                for call in asked.call_args_list]
+
+    def test_one_request_in_a_poll_waits_for_a_silent_cell(self):
+        waiters = [poller._Waiter(fakes.uid(number), lambda server: False)
+                   for number in range(1, 9)]
+        for number in (1, 2, 5):
+            self.cloud.change(number, host='h2')
+        self.poll(waiters)
+        self.cloud.silent = {'h2'}
+        self.assertEqual([1], self.poll(waiters))
+        self.assertEqual([0, 1, 4], [number for number, one
+                                     in enumerate(waiters) if one.unseen])
+        # The others come first from now on, and one request tells the rest.
+        self.assertEqual([3, 4, 6, 7, 8, 1], self.poll(waiters))
+        self.cloud.silent = set()
+        self.cloud.gate.note_answer(0)
+        self.assertEqual([], self.poll(waiters))
+        self.assertFalse(any(one.unseen or one.gone for one in waiters))
+
     def test_unseen_server_is_requested_rarely(self):
         with mock.patch.object(poller.time, 'monotonic', return_value=1000.0):
             waiter = poller._Waiter(fakes.uid(1), lambda server: False)
