@@ -373,6 +373,21 @@ Nova, Neutron, Glance or Keystone that leases should survive. An interruption
 shorter than this that the owner has not caused extends the lease by the lost
 time.
 """),
+    cfg.BoolOpt(
+        'delete_unknown_servers',
+        default=False,
+        help="""
+Delete servers that have the label of a lease which the database does not know.
+Otherwise they are only reported: by a warning in the log of Watcher's decision
+engine, and by the metric ``secondary_lease_engine_unknown_servers``.
+
+The record of a lease that is over may have been deleted while a server of it
+existed, or an owner has written the label. With a database that is new, or was
+restored from a backup, the servers of all leases that it lacks have such
+labels. So a server is deleted only if the engine has written its heartbeat to
+this database without a gap of two minutes since before the server was created.
+An empty or older database deletes none.
+"""),
     cfg.FloatOpt(
         'capacity_window',
         default=3600.0,

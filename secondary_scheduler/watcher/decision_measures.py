@@ -41,6 +41,8 @@ class DecisionMeasures:
         #: Leases that are not over, by state; None unless this engine runs
         #: them.
         self.leases: Mapping[str, int] | None = None
+        #: Servers of leases that the database does not know, likewise.
+        self.unknown_servers: int | None = None
 
     def note_decision(self, request: str, seconds: float,
                       kinds: Iterable[str], unresolved: int) -> None:
@@ -72,21 +74,24 @@ class DecisionMeasures:
             if seconds is not None:
                 self.operation_seconds[kind,].note(seconds)
 
-    def note_pass(self, seconds: float, leases: Mapping[str, int] | None
-                  ) -> None:
+    def note_pass(self, seconds: float, leases: Mapping[str, int] | None,
+                  unknown_servers: int) -> None:
         """Note a pass of the lease engine.
 
         :param leases: number of leases by state; None if the pass failed.
+        :param unknown_servers: servers of leases that the database does not
+            know.
         """
         with self._lock:
             self.passes['failed' if leases is None else 'done',] += 1
             self.pass_seconds[()].note(seconds)
             if leases is not None:
                 self.leases, self.last_pass = leases, time.time()
+                self.unknown_servers = unknown_servers
 
     def forget_leases(self) -> None:
         """Note that another engine runs the leases from now on."""
-        self.leases = self.last_pass = None
+        self.leases = self.last_pass = self.unknown_servers = None
 
 
 #: The measures of this process.

@@ -96,6 +96,9 @@ def metric_families(state: ClusterState, found: DecisionMeasures,
     yield families.make_gauges(
         ENGINE_PREFIX + 'leases', 'Leases that are not over, by state of '
         'the scheduler', 'state', found.leases or {})
+    yield families.make_gauge(
+        ENGINE_PREFIX + 'unknown_servers', 'Servers with the label of a lease '
+        'that the database does not know', found.unknown_servers)
 
 
 def start_metrics(conf: cfg.ConfigOpts, state: ClusterState,

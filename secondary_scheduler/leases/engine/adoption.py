@@ -7,7 +7,7 @@ for a reason other than the schedule or a preemption.  Its owner may then
 start, resume or delete the server.  When it runs again it gets a new lease.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from oslo_utils import uuidutils
 
@@ -29,18 +29,23 @@ _MOST = 100
 
 
 def find_adoptable_servers(
-    cloud_state: CloudState, records: Mapping[str, LeaseRecord]
+    cloud_state: CloudState,
+    records: Mapping[str, LeaseRecord],
+    claimed: Container[str] = (),
 ) -> list[LeaseServer]:
     """Return the servers to adopt in this pass.
 
     They run, may be suspended, and belong to no lease.  A server whose label
     is valid for a node of a known lease is left to that lease.
+
+    :param claimed: servers that the sweep claims.
     """
     known = {node.server for record in records.values()
              for node in record.nodes}
     found = [one for one in cloud_state.servers.values()
-             if one.uuid not in known and one.host in cloud_state.hosts
-             and one.reachable and one.suspendable and one.status == RUNNING and not one.busy
+             if one.uuid not in known and one.uuid not in claimed
+             and one.host in cloud_state.hosts and one.reachable
+             and one.suspendable and one.status == RUNNING and not one.busy
              and (one.lease not in records or records[one.lease].node_of(
                  one, cloud_state.gone) is None)]
     return sorted(found, key=lambda one: one.uuid)[:_MOST]

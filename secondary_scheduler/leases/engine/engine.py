@@ -8,7 +8,7 @@ the same after a start, and when it takes over from another engine.
 """
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 import dataclasses
 
 from oslo_log import log as logging
@@ -30,6 +30,7 @@ from secondary_scheduler.leases.engine import (
     image_cache,
     owner_rights,
     quotes,
+    sweep,
 )
 from secondary_scheduler.leases.engine.engine_pass import EnginePass
 from secondary_scheduler.leases.engine.estimates import Estimates
@@ -73,6 +74,7 @@ class EngineOptions:
     :param fetch_s: time in which a host fetches an image; 0: images are not
         fetched ahead.
     :param give_up: time for which operations of a lease may fail.
+    :param delete_unknown: delete servers of unknown leases: see ``sweep``.
     """
 
     settings: Settings
@@ -84,6 +86,7 @@ class EngineOptions:
     learning: float = 0.0
     fetch_s: int = 0
     give_up: float = 1800.0
+    delete_unknown: bool = False
 
 
 class Engine:
@@ -106,9 +109,11 @@ class Engine:
         self._lendable = capacity.LendableCapacity(
             options.window, options.risk)
         self._recovery = failures.Recovery(options.lead, options.give_up)
+        self._sweep = sweep.Sweep(database, options.delete_unknown)
         self._waiting: list[models.LeaseRow] = []
         self._ledger: ScheduleLedger | None = None
         self._trouble, self._last_heartbeat = '', 0.0
+        self._looked_at = 0
         #: Claims with the leases that start soon, by host of such a lease, as
         #: of the last pass.
         self.expected: dict[str, holds.ExpectedClaims] = {}
@@ -125,6 +130,10 @@ class Engine:
         return collections.Counter(
             str(one.lease.state) for one in self.records.values())
 
+    def count_unknown_servers(self) -> int:
+        """Return the number of servers of leases that are not known."""
+        return self._sweep.unknown
+
     def guaranteed_leases(self) -> frozenset[str]:
         """Return the leases with a guaranteed start, as project:UUID."""
         return frozenset(
@@ -136,6 +145,7 @@ class Engine:
         """Restore the state from the database with the next pass."""
         self._ledger = None
         self._waiting.clear()
+        self._sweep.drop_state()
 
     def run_pass(self) -> None:
         """Run one pass: observe the cloud, and order the operations due.
@@ -164,11 +174,14 @@ class Engine:
             return
         try:
             schedules.record_heartbeat(
-                self._database, None if trouble else int(now), trouble)
+                self._database, None if trouble else int(now), trouble,
+                self._looked_at)
         except DatabaseError as exc:
             LOG.warning('Cannot write the heartbeat: %s', exc)
             return
         self._trouble, self._last_heartbeat = trouble, now
+        if not trouble:
+            self._looked_at = int(now)
 
     def _run_pass(self) -> None:
         now = self._clock()
@@ -210,7 +223,8 @@ class Engine:
                          self._options.give_up, ledger, cloud_state,
                          estimates, now)
         one.observe_leases(requests)
-        self._adopt(ledger, cloud_state, now)
+        self._adopt(ledger, cloud_state, self._sweep.examine_servers(
+            ledger, cloud_state, now, self._looked_at), now)
         rights.hold_back(ledger, cloud_state, int(now))
         if self._recovery.handle_failures(ledger, cloud_state, now):
             self._withhold(ledger, cloud_state, now)
@@ -234,7 +248,8 @@ class Engine:
         quotes.answer_quotes(self._quotes, ledger.scheduler,
                              cloud_state.flavors, self._options.boot_s,
                              learning)
-        orders = one.due_operations(copies)
+        orders = one.due_operations(copies) + self._sweep.due_deletions(
+            ledger, cloud_state, estimates, now)
         # Not earlier than the events that the store has written meanwhile.
         ledger.write_changes(max(int(now), self._store.now), self._store,
                              anyway=bool(orders))
@@ -251,11 +266,12 @@ class Engine:
                          'lease': order.place[0], 'kind': order.kind,
                          'node': order.place[1], 'when': order.at - now})
 
-    def _adopt(self, ledger: ScheduleLedger,
-               cloud_state: CloudState, now: float) -> None:
+    def _adopt(self, ledger: ScheduleLedger, cloud_state: CloudState,
+               claimed: Container[str], now: float) -> None:
         """Adopt servers without a lease, if leases may be suspended at all."""
         found = (
-            adoption.find_adoptable_servers(cloud_state, ledger.records)
+            adoption.find_adoptable_servers(
+                cloud_state, ledger.records, claimed)
             if self._options.settings.suspension else [])
         for server in found:
             ledger.adopt_lease(

@@ -100,7 +100,8 @@ class Recovery:
             LOG.warning('Giving up lease %(lease)s: %(why)s', {
                 'lease': record.uuid, 'why': reason})
             if lease.state in lease_states.FINAL:
-                # Its servers cannot be deleted: they are the owner's now.
+                # The record ends, so that the owner is told why; the sweep
+                # tries again to delete its servers.
                 lease.reason = '; '.join(filter(None, (lease.reason, reason)))
                 for node in record.nodes:
                     node.server = None

@@ -196,6 +196,13 @@ class ScheduleLedger:
             row.uuid, None, {'state': state, 'reason': reason},
             events=[NewEvent(state, reason)]))
 
+    def add_late_event(self, row: models.LeaseRow, kind: str, text: str
+                       ) -> None:
+        """Add an event of a lease that is over and has no record."""
+        self._unplanned.append(Change(
+            row.uuid, None, events=[NewEvent(kind, text)],
+            served=row.served, charge=row.charge))
+
     def add_event(self, record: LeaseRecord, kind: str, text: str = ''
                   ) -> None:
         """Add an event of a lease, to be stored with this pass."""

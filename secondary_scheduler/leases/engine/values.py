@@ -76,6 +76,7 @@ class LeaseServer:
     :param suspendable: it may be suspended for leases.
     :param fault: reason that Nova gives for ERROR.
     :param changed: time of its last change, in Nova's words.
+    :param created: time at which it was asked for; None if unknown.
     :param reachable: Nova can show and change it.  Otherwise the agent of
         its host has observed that it runs.
     """
@@ -97,6 +98,13 @@ class LeaseServer:
     fault: str = ''
     changed: str = ''
     reachable: bool = True
+    created: float | None = None
+
+    @property
+    def lease_node(self) -> 'LeaseNode':
+        """The node of a lease on its label."""
+        assert self.node is not None
+        return self.lease, self.node
 
 
 @dataclasses.dataclass(frozen=True)

@@ -184,4 +184,5 @@ def _server(one: NovaServer, resolved: Sequence[ResolvedScope]
         suspendable=policy is vocabulary.PreemptPolicy.SUSPEND and not any(
             scope.excludes(one.uuid, one.project) for scope in resolved),
         name=one.name, user=one.user, flavor=one.flavor, fault=one.fault,
-        changed='' if one.updated is None else one.updated.isoformat())
+        changed='' if one.updated is None else one.updated.isoformat(),
+        created=None if one.created is None else one.created.timestamp())

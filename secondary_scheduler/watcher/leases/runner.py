@@ -93,7 +93,8 @@ class LeaseRunner:
         finally:
             self._measures.note_pass(
                 time.monotonic() - began,
-                engine.count_leases() if done else None)
+                engine.count_leases() if done else None,
+                engine.count_unknown_servers())
         self._seen.note_schedule(LeaseFacts(
             expected_claims={host: one.claims for host, one
                              in engine.expected.items()},

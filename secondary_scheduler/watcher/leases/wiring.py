@@ -38,5 +38,6 @@ def build_engine(conf: cfg.ConfigOpts, seen: ClusterState
             lead=options.action_plan_lead_time, notice=options.notice,
             window=options.capacity_window, risk=options.capacity_risk,
             learning=options.capacity_learning_time,
-            fetch_s=options.image_fetch_time, give_up=options.give_up_after),
+            fetch_s=options.image_fetch_time, give_up=options.give_up_after,
+            delete_unknown=options.delete_unknown_servers),
         time.time), cloud

@@ -79,8 +79,8 @@ class DecisionMetricsTest(report_case.ReportCase):
         noted.note_breaker(2)
         noted.note_operation('suspend', 'succeeded', 3.0)
         noted.note_operation('suspend', 'failed', None)
-        noted.note_pass(0.2, None)
-        noted.note_pass(0.2, {'active': 2})
+        noted.note_pass(0.2, None, 0)
+        noted.note_pass(0.2, {'active': 2}, 3)
         found = self.samples()
         for key, value in (
                 (('secondary_decision_decisions_total', 'preempt'), 1),
@@ -95,7 +95,8 @@ class DecisionMetricsTest(report_case.ReportCase):
                 (('secondary_decision_operation_seconds_sum', 'suspend'),
                  3.0),
                 (('secondary_lease_engine_passes_total', 'failed'), 1),
-                (('secondary_lease_engine_leases', 'active'), 2)):
+                (('secondary_lease_engine_leases', 'active'), 2),
+                (('secondary_lease_engine_unknown_servers',), 3)):
             self.assertEqual(value, found[key])
         noted.forget_leases()
         self.assertNotIn(('secondary_lease_engine_leases', 'active'),

@@ -317,7 +317,9 @@ class EngineRow(Base):
     """The only row counts the passes of all engines, to detect another one.
 
     ``looked_at`` is the time of the last pass over all leases; ``trouble`` is
-    the reason for which there has been none since.
+    the reason for which there has been none since.  Passes have followed one
+    another without a gap from ``complete_since`` on, so no lease that has begun
+    since is missing in the database.
     """
 
     __tablename__ = 'engines'
@@ -326,6 +328,7 @@ class EngineRow(Base):
     passes: Mapped[int] = mapped_column(sa.BigInteger)
     looked_at: Mapped[int | None] = mapped_column(Moment)
     trouble: Mapped[str | None] = mapped_column(sa.Text)
+    complete_since: Mapped[int | None] = mapped_column(Moment)
 
 
 class Learned(Base):

@@ -7,7 +7,8 @@ engine has written a pass since they were read. So two engines cannot both
 continue.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 import dataclasses
 import types
 import typing
@@ -31,6 +32,10 @@ from secondary_scheduler.model.lease_states import LeaseState
 
 _ENGINE = 1
 _TAKEN = OPEN - {LeaseState.NEW}
+#: Seconds without a pass after which leases may be missing in the database.
+_GAP_S = 120
+#: Kind of the event of a server that still exists after its lease.
+LEFT_OVER = 'server-left-over'
 
 
 class Overtaken(Exception):
@@ -74,6 +79,20 @@ class EngineHeartbeat:
 
     looked_at: int | None
     trouble: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundLeases:
+    """Leases of given UUIDs.
+
+    :param rows: those that the database knows, by UUID.
+    :param left_over: texts of their events of the kind ``LEFT_OVER``.
+    :param complete_since: time since which the database lacks no lease.
+    """
+
+    rows: Mapping[str, LeaseRow]
+    left_over: Mapping[str, Collection[str]]
+    complete_since: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,19 +152,55 @@ def read_heartbeat(database: Database) -> EngineHeartbeat:
 
 
 @retried
-def record_heartbeat(database: Database, now: int | None, trouble: str
-                     ) -> None:
+def find_leases(database: Database, uuids: Collection[str], now: int,
+                looked_at: int) -> FoundLeases:
+    """Return leases in any state, and whether others may be missing.
+
+    :param looked_at: as in ``record_heartbeat``.
+    """
+    with database.reader() as session:
+        rows = session.scalars(
+            sa.select(LeaseRow).where(LeaseRow.uuid.in_(uuids)))
+        events = session.execute(
+            sa.select(LeaseRow.uuid, Event.text)
+            .join(Event, Event.lease_id == LeaseRow.id)
+            .where(LeaseRow.uuid.in_(uuids), Event.kind == LEFT_OVER))
+        left_over = defaultdict(set)
+        for uuid, text in events:
+            left_over[uuid].add(text)
+        return FoundLeases(
+            {one.uuid: one for one in rows}, left_over,
+            _complete_since(session.get(EngineRow, _ENGINE), now, looked_at))
+
+
+def _complete_since(row: EngineRow | None, now: int, looked_at: int) -> int:
+    """Return the time since which the database lacks no lease.
+
+    Its last pass is too old in a database that is new, was restored, or was
+    not in use: servers may have been made with another one meanwhile.
+    """
+    if (row is None or row.complete_since is None or row.looked_at is None
+            or row.looked_at < max(looked_at, now - _GAP_S)):
+        return now
+    return row.complete_since
+
+
+@retried
+def record_heartbeat(database: Database, now: int | None, trouble: str,
+                     looked_at: int = 0) -> None:
     """Record that an engine is at work.
 
     :param now: time of a pass over all leases; None if there was none.
     :param trouble: the reason for which there was none.
+    :param looked_at: time that the same engine has recorded last.
     """
-    values: dict[str, typing.Any] = {'trouble': trouble}
-    if now is not None:
-        values['looked_at'] = now
     with database.writer() as session:
         session.execute(sa.update(EngineRow).where(EngineRow.id == _ENGINE)
-                        .values(**values))
+                        .values(trouble=trouble))
+        row = session.get(EngineRow, _ENGINE)
+        if row is not None and now is not None:
+            row.complete_since = _complete_since(row, now, looked_at)
+            row.looked_at = now
 
 
 @retried

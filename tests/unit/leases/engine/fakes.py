@@ -210,7 +210,8 @@ class Nova:
         key = str(uuid.uuid5(uuid.UUID(int=1), str(next(self._count))))
         self.servers[key] = LeaseServer(
             key, order.project, order.host, 'BUILD',
-            FLAVORS[order.build.flavor], *order.place, busy=True)
+            FLAVORS[order.build.flavor], *order.place, busy=True,
+            user=order.build.user, created=time)
         copy = order.host, order.build.image
         fetched = self.there.setdefault(copy, time + self.fetch)
         if copy in self.asked and time < fetched:
@@ -249,7 +250,7 @@ class Nova:
         key = str(uuid.uuid5(uuid.UUID(int=2), str(next(self._count))))
         self.servers[key] = dataclasses.replace(LeaseServer(
             key, project, host, 'ACTIVE', need, name='mine', user='alice',
-            flavor='medium'), **changes)
+            flavor='medium', created=self.clock.now), **changes)
         return key
 
     # -- queries for tests

@@ -3,6 +3,7 @@
 """Observed state of the cloud."""
 
 import dataclasses
+import datetime
 import tempfile
 import time
 import unittest
@@ -57,6 +58,15 @@ class LeaseCloudTest(base.LeaseTestCase):
         one = cloud_state.servers[fakes.uid(2)]
         self.assertEqual((base.LEASE, 1, 'SUSPENDED', False),
                          (one.lease, one.node, one.status, one.busy))
+
+    def test_observed_servers_have_the_time_of_their_creation(self):
+        self.cloud.known |= {one.uuid: one for one in (
+            fakes.server(2, created=datetime.datetime(
+                2027, 1, 31, 8, tzinfo=datetime.UTC)), fakes.server(3))}
+        self.seen.refresh()
+        servers = self.found.observe_state(()).servers
+        self.assertEqual([1801382400.0, None], [
+            servers[fakes.uid(number)].created for number in (2, 3)])
 
     def test_allocation_ratio_above_1_lets_no_more_servers_run(self):
         for ratio, total, lendable in (

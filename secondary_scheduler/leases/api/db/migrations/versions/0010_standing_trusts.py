@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 revision = '0010'
-down_revision = '0008'
+down_revision = '0009'
 
 _OPTIONS: dict[str, typing.Any] = {
     'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4',
