@@ -104,7 +104,9 @@ class Sweep:
                     and one.lease not in ledger.records
                     and uuidutils.is_uuid_like(one.lease)]
         self._look_up({one.lease for one in labelled}, now, looked_at)
-        claimed, unknown, self._deletable = set(), [], []
+        claimed: set[str] = set()
+        unknown: list[LeaseServer] = []
+        self._deletable = []
         for server in labelled:
             found = self._known.get(server.lease)
             row = None if found is None else found.row
@@ -115,17 +117,19 @@ class Sweep:
                 continue
             if row is None:
                 unknown.append(server)
-                delete = self._delete_unknown and server.created is not None \
-                    and server.created > found.complete_since + _CLOCKS_S
-            else:
-                delete = row.state in lease_states.FINAL
-            if delete:
+            if self._may_delete(server, found):
                 self._deletable.append(server)
         self._report(unknown)
         left = {one.uuid for one in labelled}
         self._attempts = {uuid: one for uuid, one in self._attempts.items()
                           if uuid in left}
         return frozenset(claimed)
+
+    def _may_delete(self, server: LeaseServer, found: _LookUp) -> bool:
+        if found.row is not None:
+            return found.row.state in lease_states.FINAL
+        return (self._delete_unknown and server.created is not None
+                and server.created > found.complete_since + _CLOCKS_S)
 
     def _look_up(self, leases: Collection[str], now: float, looked_at: int
                  ) -> None:

@@ -317,7 +317,7 @@ class EngineRow(Base):
     """The only row counts the passes of all engines, to detect another one.
 
     ``looked_at`` is the time of the last pass over all leases; ``trouble`` is
-    the reason for which there has been none since.  Passes have followed one
+    the reason for which there has been none since. Passes have followed one
     another without a gap from ``complete_since`` on, so no lease that has begun
     since is missing in the database.
     """

@@ -165,7 +165,7 @@ def find_leases(database: Database, uuids: Collection[str], now: int,
             sa.select(LeaseRow.uuid, Event.text)
             .join(Event, Event.lease_id == LeaseRow.id)
             .where(LeaseRow.uuid.in_(uuids), Event.kind == LEFT_OVER))
-        left_over = defaultdict(set)
+        left_over: dict[str, set[str]] = defaultdict(set)
         for uuid, text in events:
             left_over[uuid].add(text)
         return FoundLeases(

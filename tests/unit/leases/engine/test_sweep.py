@@ -155,6 +155,16 @@ class EndedLeaseTest(SweepTestCase):
         self.assertEqual(8, max(most))
         self.assertEqual({}, self.nova.servers)
 
+    def test_deletion_waits_for_an_operation_on_the_same_node(self):
+        lease = self.over()
+        key = self.stray(lease)
+        self.nova.pending[lease, 0] = None
+        self.world.until(60)
+        self.assertEqual([], self.deletions(key))
+        del self.nova.pending[lease, 0]
+        self.world.until(70)
+        self.assertNotIn(key, self.nova.servers)
+
     def test_two_engines_delete_a_server_once(self):
         key = self.stray(self.over())
         other = self.world.another()
