@@ -67,13 +67,13 @@ until the file is written. By default no file is written.
 Seconds after which a decision engine or applier gives up a request to Nova or
 Placement. Nova itself waits 60 seconds for a cell of which the database does
 not answer, and a request for the servers of all cells waits with it. After
-such a time-out servers are requested one by one, those of the silent cell count
-as unknown, and decisions on the other cells go on. A longer time delays these
-once by as much when a cell falls silent. A shorter one than the slowest answer
-of a healthy Nova (a list of all secondaries) makes every list fail. Only
-requests that have to wait, for the states of compute services and for a new
-server, are given 90 seconds. Of the option ``timeout`` of
-[watcher_clients_auth] this one takes the place.
+such a time-out servers are requested one by one. Those of the silent cell
+count as unknown, and decisions on the other cells go on. A longer time delays
+these once by as much when a cell falls silent. If it is shorter than the
+slowest answer of a healthy Nova (a list of all secondaries), every list fails.
+Only requests that have to wait, for the states of compute services and for a
+new server, are given 90 seconds. This option takes the place of ``timeout`` in
+[watcher_clients_auth].
 """),
     cfg.FloatOpt(
         'collect_window',

@@ -59,7 +59,8 @@ def _by_hosts(snapshot: CloudSnapshot, usable: Collection[str]
     named: set[str] = set().union(*owners.values())
     alike: dict[tuple[object, ...], list[NovaServer]] = defaultdict(list)
     for server in snapshot.servers.values():
-        alike[cells.get(server.host or '', frozenset()), server.zone, tuple(sorted(server.aggregate_specs.items())),
+        alike[cells.get(server.host or '', frozenset()), server.zone,
+              tuple(sorted(server.aggregate_specs.items())),
               server.project if server.project in named else None
               ].append(server)
     for (cell, *_), servers in alike.items():

@@ -228,7 +228,7 @@ def missing_operations(
 
     Nova cannot carry out any in a cell that does not answer.  A server may
     exist there that has not been observed yet, so its node boots nowhere.
-        """
+    """
     places = assign_places(record, wanted, hosts)
     found = {}
     for number, node in enumerate(record.nodes):

@@ -318,8 +318,8 @@ class EngineRow(Base):
 
     ``looked_at`` is the time of the last pass over all leases; ``trouble`` is
     the reason for which there has been none since. Passes have followed one
-    another without a gap from ``complete_since`` on, so no lease that has begun
-    since is missing in the database.
+    another without a gap from ``complete_since`` on, so no lease that has
+    begun since is missing in the database.
     """
 
     __tablename__ = 'engines'

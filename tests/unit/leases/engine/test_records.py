@@ -19,8 +19,8 @@ class RecordDocumentsTest(unittest.TestCase):
         world.until(12)
         _, [(row, text)] = schedules.read_pass(world.service.database)
         self.assertEqual(
-            {'boot_s', 'cause', 'changed', 'ended', 'failing_since', 'heard', 'home',
-             'later', 'nodes', 'number', 'paused', 'price', 'reason',
+            {'boot_s', 'cause', 'changed', 'ended', 'failing_since', 'heard',
+             'home', 'later', 'nodes', 'number', 'paused', 'price', 'reason',
              'requeues', 'resumes', 'said', 'saved_at', 'served',
              'served_time', 'started', 'state', 'stay', 'submitted',
              'suspended_s', 'suspends', 'terms', 'told',
