@@ -134,11 +134,16 @@ class Cloud:
     def _secondary_flavors(self) -> tuple[Any, ...]:
         now = time.monotonic()
         if now >= self._flavors_until:
-            with cloud_errors.translated_errors():
-                self._flavors = tuple(
-                    flavor
-                    for flavor in self._compute.flavors(is_public='None')
-                    if vocabulary.is_marked(flavor.extra_specs or {}))
+            try:
+                with cloud_errors.translated_errors():
+                    self._flavors = tuple(
+                        flavor
+                        for flavor in self._compute.flavors(is_public='None')
+                        if vocabulary.is_marked(flavor.extra_specs or {}))
+            except cloud_errors.TimedOut:
+                # All threads of Nova's API may wait for a silent cell.
+                if not self._flavors:
+                    raise
             self._flavors_until = now + _FLAVORS_S
         return self._flavors
 

@@ -34,9 +34,13 @@ class CloudError(Exception):
 class TimedOut(CloudError):
     """A request took too long: perhaps a cell of Nova is silent."""
 
+    nature = Nature.UNSEEN
+
 
 class Unseen(CloudError):
     """Nova cannot show a server, since its cell does not answer."""
+
+    nature = Nature.UNSEEN
 
 
 class NotFound(CloudError):

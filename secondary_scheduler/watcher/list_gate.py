@@ -12,7 +12,11 @@ from collections.abc import Callable, Iterator
 import contextlib
 import time
 
+from oslo_log import log
+
 from secondary_scheduler.watcher.cloud_errors import TimedOut
+
+LOG = log.getLogger(__name__)
 
 #: Seconds for which no list is requested after one that took too long.
 _CLOSED_S = 120.0
@@ -52,6 +56,9 @@ class ListGate:
 
     def close(self) -> None:
         """Note that a request to all cells took too long."""
+        if not self.closed:
+            LOG.warning('A cell of Nova answers too late or not at all: '
+                        'servers are requested one by one meanwhile.')
         self._closed_until = self._clock() + _CLOSED_S
 
     def note_answer(self, seconds: float) -> None:

@@ -181,7 +181,7 @@ class SecondaryAction(base.BaseAction):
         except NotFound:
             self._skip('the instance does not exist any more', NothingToDo)
         except CloudError as exc:
-            self._fail(str(exc))
+            self._fail(str(exc), exc.nature)
         if server is None:
             self._skip('the instance is not a secondary')
         if self._is_done(server) and server.task_state is None:

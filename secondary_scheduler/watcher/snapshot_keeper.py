@@ -64,6 +64,8 @@ class SnapshotKeeper:
         #: Reported instances that are no secondaries, by Nova.
         self._strangers: set[str] = set()
         self._seen_at: dict[str, float] = {}
+        #: Times at which Nova has shown a server of a host, without a list.
+        self._reached_at: dict[str, float] = {}
 
     def refresh_all(self) -> None:
         """Refresh all facts.
@@ -80,6 +82,9 @@ class SnapshotKeeper:
                     or name in before.unreachable_hosts)
                     for name, host in hosts.items()}
             groups = self._find_groups(cloud, hosts)
+            self._reached_at = {
+                name: at for name, at in self._reached_at.items()
+                if name in hosts}
             with self._lock:
                 self.snapshot = dataclasses.replace(
                     self.snapshot, hosts=hosts, groups=groups,
@@ -136,8 +141,7 @@ class SnapshotKeeper:
         listed: dict[str, NovaServer] = {}
         try:
             listed = cloud.servers()
-        except TimedOut as exc:
-            LOG.info('Servers are looked up one by one: %s', exc)
+        except TimedOut:
             complete = False
         reported = {one.uuid for report in self._reports.hosts().values()
                     for one in report.instances}
@@ -209,12 +213,15 @@ class SnapshotKeeper:
         """
         before, now = self.snapshot.servers, self._clock()
         missing = set(wanted) - listed.keys()
-        agreed = set() if complete else {
-            uuid for uuid in missing if self._is_reported_running(uuid)}
         hidden = self._on_unreachable_hosts(missing)
-        asked = sorted(missing - hidden - agreed,
+        agreed = set() if complete else {
+            uuid for uuid in missing - hidden
+            if self._is_reported_running(uuid)}
+        asked = sorted(missing - hidden - self._spare(agreed),
                        key=lambda uuid: (self._seen_at.get(uuid, 0.0), uuid))
         answer = server_lookup.look_up_servers(cloud, asked[:_LOOK_UPS])
+        for uuid in answer.found:
+            self._reached_at[answer.found[uuid].host or ''] = now
         self._note_unreachable({
             before[uuid].host or '' for uuid in answer.unseen
             if uuid in before})
@@ -229,6 +236,18 @@ class SnapshotKeeper:
             {**{uuid: before[uuid] for uuid in left if uuid in before},
              **listed, **answer.found},
             frozenset(unseen), frozenset(answer.gone))
+
+    def _spare(self, agreed: Collection[str]) -> set[str]:
+        """Return the servers, confirmed by agents, that need no look-up.
+
+        One server of each host is looked up every minute: an agent does not
+        know whether Nova can reach its host.
+        """
+        now, servers = self._clock(), self.snapshot.servers
+        asked = {servers[uuid].host or '': uuid for uuid in agreed
+                 if self._reached_at.get(servers[uuid].host or '', float(
+                     '-inf')) < now - _SEEN_S}
+        return set(agreed) - set(asked.values())
 
     def _on_unreachable_hosts(self, uuids: Iterable[str]) -> set[str]:
         servers, away = self.snapshot.servers, self.snapshot.unreachable_hosts

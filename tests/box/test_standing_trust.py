@@ -126,6 +126,7 @@ def wait_for_reason(user, lease, state, *words):
     assert 'right-lost' in [one['kind'] for one in user.leases.events(lease)]
 
 
+@pytest.mark.soak
 def test_application_credential_runs_a_lease_by_the_standing_trust(user):
     """Refused with the command to run; after that its lease runs."""
     unrestricted, restricted = user.program(), user.program(
@@ -152,6 +153,7 @@ def test_application_credential_runs_a_lease_by_the_standing_trust(user):
     assert set(user.trusts()) == {made.id}
 
 
+@pytest.mark.soak
 def test_revoked_trust_ends_running_leases_at_their_time_only(user):
     user.run(CREATE)
     program = user.program()
@@ -186,6 +188,7 @@ def test_revoked_trust_ends_running_leases_at_their_time_only(user):
     user.wait(ahead, ('active',), 300)
 
 
+@pytest.mark.soak
 def test_trust_that_was_deleted_in_keystone_is_told(user):
     """Behind the back of the service, while its token is still in use."""
     program = user.program()
@@ -219,6 +222,7 @@ def test_role_reader_is_refused(user):
     assert reader.made == {}
 
 
+@pytest.mark.soak
 def test_renewal_leaves_one_trust_and_so_do_first_leases_at_once(cloud, user):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         tenants = [Tenant(cloud) for _ in range(4)]

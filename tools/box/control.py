@@ -9,6 +9,7 @@ configuration files only.
 import concurrent.futures
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -339,7 +340,7 @@ def configure(settings: dict) -> None:
                  plugin=NOVA_PLUGIN)))
     _write(etc / 'nova/nova-cell2.conf', NOVA_CELL.format(
         broker=layout.BROKER + layout.CELL_MESSAGES,
-        db=layout.database('nova_cell2', layout.CELL_PORT)))
+        db=layout.cell_database()))
     for engine in range(1, 3):
         _write(etc / f'watcher/watcher-{engine}.conf', WATCHER.format(
             **values('watcher', host=f'control{engine}')))
@@ -534,10 +535,14 @@ def _make_second_cell() -> None:
     _create_database('nova_cell2')
     _manage('nova-manage', *conf, '--config-file',
             layout.ETC / 'nova/nova-cell2.conf', 'db', 'sync', '--local_cell')
-    _manage('nova-manage', *conf, 'cell_v2', 'create_cell', '--name', 'cell2',
-            '--database_connection',
-            layout.database('nova_cell2', layout.CELL_PORT),
-            '--transport-url', layout.BROKER + layout.CELL_MESSAGES)
+    cells = run([layout.BIN / 'nova-manage', *conf, 'cell_v2', 'list_cells'],
+                netns=True).stdout
+    known = re.search(r'\| *cell2 *\| *(\S+)', cells)
+    _manage('nova-manage', *conf, 'cell_v2', *(
+        ('update_cell', '--cell_uuid', known[1]) if known
+        else ('create_cell',)), '--name', 'cell2',
+        '--database_connection', layout.cell_database(),
+        '--transport-url', layout.BROKER + layout.CELL_MESSAGES)
 
 
 def forget_orphans() -> None:
@@ -749,7 +754,7 @@ def up(settings: dict) -> None:
         start_service('cell2-database')
         shell.wait_for('cell2-database', lambda: shell.port_open(
             layout.CELL_PORT), timeout=30, service='cell2-database')
-        once('second cell', _make_second_cell)
+        once('second cell', _make_second_cell, key=layout.cell_database())
     once('broker accounts', make_accounts, names,
          key=f'{names} {PERMISSIONS} {TOPICS}')
     say('control plane starting ...')

@@ -118,10 +118,20 @@ CELL_FAULT = STATE / 'cell2-fault'
 CELL_MESSAGES = 'cell2'
 
 
-def database(name: str, port: int = 3306) -> str:
+def database(name: str) -> str:
     """Return the SQLAlchemy URL of a service's database."""
-    return (f'mysql+pymysql://box:{SECRET}@{CONTROL}:{port}/{name}'
+    return (f'mysql+pymysql://box:{SECRET}@{CONTROL}:3306/{name}'
             '?charset=utf8')
+
+
+def cell_database() -> str:
+    """Return the URL of the second cell's database, by the forwarder.
+
+    It has the time-outs that the documentation recommends.  Without them each
+    request to a silent database keeps a thread of Nova's API for ever.
+    """
+    return (database('nova_cell2').replace(':3306', f':{CELL_PORT}')
+            + '&connect_timeout=5&read_timeout=20')
 
 
 def load_settings() -> dict:

@@ -120,7 +120,7 @@ class EnginePass:
             # They ran on while no engine was there to end them.
             self._scheduler.credit(lease, max(0, -int(late)))
         elif booking.down > now + self._lead and late >= _LATE_S:
-            idle = now - max(served.until, booking.begin)
+            idle = now - max(served.until, booking.begin, record.reached_at)
             self._scheduler.delay(lease, int(late), int(now),
                                   longer=idle < self._give_up)
 

@@ -103,6 +103,8 @@ def _note_reach(
     unseen is not served.
     """
     away = _is_out_of_reach(record, cloud_state, hosts)
+    if away:
+        record.reached_at = now
     began = away and record.unreachable_since is None
     if began:
         record.unreachable_since = now

@@ -46,6 +46,8 @@ class Nature(enum.StrEnum):
     CAPACITY = 'capacity'
     #: A service did not answer, or its reason is unknown.
     TRANSIENT = 'transient'
+    #: The cell of the server does not answer Nova, or not in time.
+    UNSEEN = 'unseen'
     #: The trust by which servers are made for the owner is not valid now.
     LOST_RIGHT = 'lost right'
 

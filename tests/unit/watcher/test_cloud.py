@@ -91,6 +91,9 @@ class CloudTest(fakes.TestCase):
             for clock.return_value in (1000.0, 1059.0, 1061.0):
                 self.assertEqual(('f1',), self.cloud.flavors())
         self.assertEqual(2, self.compute.flavors.call_count)
+        self.compute.flavors.side_effect = ksa_exceptions.ConnectTimeout()
+        with mock.patch.object(cloud.time, 'monotonic', return_value=2000.0):
+            self.assertEqual(('f1',), self.cloud.flavors())
         self.compute.flavors.side_effect = sdk_exceptions.HttpException()
         with mock.patch.object(cloud.time, 'monotonic', return_value=9e9):
             self.assertRaises(cloud_errors.CloudError, self.cloud.servers)

@@ -112,6 +112,20 @@ class SnapshotKeeperTest(unittest.TestCase):
             self.keeper.refresh_servers()
         asked.assert_not_called()
 
+    def test_report_does_not_tell_whether_nova_reaches_the_host(self):
+        for name, numbers in ('h1', range(1, 5)), ('h2', range(5, 9)), (
+                'h3', range(9, 13)):
+            self.report(name, *numbers)
+        self.cloud.silent = {'h2', 'h3'}
+        with mock.patch.object(self.keeper, '_learn_reach',
+                               self.keeper._learning.release):
+            for _ in range(3):
+                self.keeper.refresh_servers()
+                self.now += 2
+        self.assertEqual({'h2', 'h3'}, self.away())
+        # A list, and a server of each host.
+        self.assertEqual(3, self.cloud.waits)
+
     def test_cell_that_answers_again_shows_its_servers(self):
         for fault in ('refused', 'silent'):
             setattr(self.cloud, fault, {'h2', 'h3'})

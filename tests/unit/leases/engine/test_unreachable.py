@@ -301,3 +301,31 @@ class UnseenPropertyTest(unittest.TestCase):
                    if status == 'DELETED']
         self.assertEqual(sum(number for number, _ in leases), len(deleted))
         self.assertEqual({}, world.nova.servers)
+
+
+class GiveUpTest(base.EngineTestCase):
+    """An outage that is longer than the time for which a lease may fail."""
+
+    def test_operations_that_time_out_end_no_lease(self):
+        lease = self.world.ask(1, duration=600)
+        self.world.until(30)
+        self.refuse(LeaseOperation.SUSPEND, Nature.UNSEEN, 'timed out')
+        self.world.store.change(lease, 'asked', {'hold': True})
+        self.world.until(30 + 3 * base.GIVE_UP)
+        self.assertEqual('suspending', self.world.state(lease))
+        self.assertIn('operation-failed', self.world.kinds(lease))
+        self.nova.refusal = lambda order: None
+        self.world.until(40 + 6 * base.GIVE_UP)
+        self.assertEqual(['SUSPENDED'], self.nova.statuses(lease))
+
+    def test_reservation_gets_its_time_after_a_long_outage(self):
+        lease = self.world.ask(1, duration=60, start=NOW + 60)
+        self.world.until(30)
+        self.nova.silent = set(self.nova.hosts)
+        self.world.until(60 + 3 * base.GIVE_UP)
+        self.assertEqual('starting', self.world.state(lease))
+        self.nova.silent = set()
+        self.world.until(200 + 3 * base.GIVE_UP)
+        found = self.lease(lease)
+        self.assertEqual('done', found.state, self.world.events(lease))
+        self.assertGreaterEqual(found.served, 55)
