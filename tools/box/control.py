@@ -686,10 +686,16 @@ def start_service(name: str) -> None:
         raise shell.BoxError(f'there is no service "{name}"')
 
 
+def _has_second_cell(settings: dict) -> bool:
+    """Return whether Nova has a second cell; it keeps it without hosts."""
+    return (bool(layout.second_cell(settings))
+            or (layout.STAMPS / 'second cell').exists())
+
+
 def services(settings: dict) -> list[str]:
     """Return the names of the control plane's services, in start order."""
     second = (['cell2-database', 'nova-conductor-cell2']
-              if layout.second_cell(settings) else [])
+              if _has_second_cell(settings) else [])
     return ['mariadb', 'rabbitmq', *second, 'keystone', 'placement', 'glance',
             'neutron', 'nova-api', 'nova-conductor', 'nova-scheduler',
             'watcher-api', 'secondary-lease-api',
@@ -749,7 +755,7 @@ def up(settings: dict) -> None:
     once('lease service', _make_lease_service, key=' '.join(
         [*_lease_migrations(), LEASE_API]))
     names = layout.host_names(settings)
-    if layout.second_cell(settings):
+    if _has_second_cell(settings):
         layout.CELL_FAULT.unlink(missing_ok=True)
         start_service('cell2-database')
         shell.wait_for('cell2-database', lambda: shell.port_open(
