@@ -212,7 +212,8 @@ class ClusterState:
         """Refresh all servers of secondaries.
 
         :param known: UUIDs of further servers to look up.
-        :returns: UUIDs of servers that do not exist any more.
+        :returns: UUIDs of servers that do not exist, or are no secondaries,
+            any more.
         :raises CloudError: if Nova does not answer.
         """
         return self._keeper.refresh_servers(known)

@@ -37,7 +37,10 @@ _SEEN_S = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class _Resolved:
-    """Servers that are known after a list and look-ups."""
+    """Servers that are known after a list and look-ups.
+
+    :param gone: servers that do not exist, or are no secondaries, any more.
+    """
 
     servers: Mapping[str, NovaServer]
     unseen: frozenset[str]
@@ -134,7 +137,8 @@ class SnapshotKeeper:
         """Refresh all servers of secondaries.
 
         :param known: UUIDs of further servers to look up.
-        :returns: UUIDs of servers that do not exist any more.
+        :returns: UUIDs of servers that do not exist, or are no secondaries,
+            any more.
         :raises CloudError: if Nova does not answer.
         """
         cloud, now, complete = self._connect(), self._clock(), True
@@ -235,7 +239,7 @@ class SnapshotKeeper:
         return _Resolved(
             {**{uuid: before[uuid] for uuid in left if uuid in before},
              **listed, **answer.found},
-            frozenset(unseen), frozenset(answer.gone))
+            frozenset(unseen), frozenset(answer.gone | answer.strangers))
 
     def _spare(self, agreed: Collection[str]) -> set[str]:
         """Return the servers, confirmed by agents, that need no look-up.

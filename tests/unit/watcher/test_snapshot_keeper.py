@@ -73,6 +73,10 @@ class SnapshotKeeperTest(unittest.TestCase):
         self.assertNotIn(fakes.uid(1), self.keeper.snapshot.servers)
         self.assertEqual({fakes.uid(99)},
                          self.keeper.refresh_servers([fakes.uid(99)]))
+        # So is one that was resized to a flavor of primaries.
+        resized = self.cloud.known.pop(fakes.uid(2))
+        with mock.patch.object(self.cloud, 'server', return_value=None):
+            self.assertEqual({resized.uuid}, self.keeper.refresh_servers())
 
     def test_silent_cell_delays_one_pass(self):
         self.cloud.silent = {'h2', 'h3'}
