@@ -156,7 +156,9 @@ class SnapshotKeeper:
                          if uuid in self._seen_at}
         with self._lock:
             self.snapshot = dataclasses.replace(
-                self.snapshot, servers=found.servers, unseen=found.unseen,
+                self.snapshot, servers=found.servers, unseen=found.unseen
+                | self._on_unreachable_hosts(
+                    found.servers.keys() - listed.keys()),
                 servers_time=now if complete else self.snapshot.servers_time)
         return found.gone
 
@@ -306,6 +308,10 @@ class SnapshotKeeper:
                     'servers are unknown until they do.', ', '.join(
                         sorted(one.name for one in new)))
         self._change_hosts(new)
+        with self._lock:
+            self.snapshot = dataclasses.replace(
+                self.snapshot, unseen=self.snapshot.unseen
+                | self._on_unreachable_hosts(self.snapshot.servers))
         if self._learning.acquire(blocking=False):
             threading.Thread(target=self._learn_reach, daemon=True,
                              name='secondary-cells').start()
