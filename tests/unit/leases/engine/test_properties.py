@@ -117,6 +117,9 @@ class _History:
         """Let the cloud answer again, and withdraw requests to pause."""
         self.nova.down, self.nova.silent = False, set()
         hide_servers(self.nova, 0)
+        # The other failures end a lease.
+        self.answers = {kind: nature for kind, nature in self.answers.items()
+                        if nature is not Nature.UNSEEN}
         for lease in self.leases:
             found = self.world.store.get(lease)
             if found.hold and found.state not in lease_states.FINAL:
