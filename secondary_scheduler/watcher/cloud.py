@@ -16,6 +16,7 @@ from openstack import exceptions as sdk_exceptions
 from openstack.compute.v2 import server as sdk_server
 
 from secondary_scheduler.leases.api import server_properties
+from secondary_scheduler.leases.engine.values import UNKNOWN
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import cloud_errors, cloud_snapshot
 from secondary_scheduler.watcher.cloud_snapshot import (
@@ -36,8 +37,6 @@ _FLAVORS_S = 60.0
 #: Microversion that tells the availability zone a server asked for.
 _REQUESTED_ZONE = '2.96'
 _APART = 'anti-affinity'
-#: Status of a server in a cell that does not answer.
-UNKNOWN = 'UNKNOWN'
 #: Faults of instances for which Nova's scheduler or all hosts had no room.
 _NO_ROOM = ('no valid host', 'exceeded maximum number of retries',
             'insufficient compute resources', 'not enough')
@@ -46,18 +45,21 @@ _NO_ROOM = ('no valid host', 'exceeded maximum number of retries',
 class Cloud:
     """Requests to Nova, Glance and Placement, with our values and errors.
 
+    :param request_timeout: seconds after which ``conn`` gives a request up.
+
     Every method that sends a request raises ``CloudError`` or one of its
     subclasses, and no exception of the client libraries.
     """
 
-    def __init__(self, conn: connection.Connection) -> None:
+    def __init__(self, conn: connection.Connection,
+                 request_timeout: float = 10.0) -> None:
         self._conn: Any = conn
         self._compute: Any = conn.compute
         self._placement: Any = conn.placement
         self._flavors: tuple[Any, ...] = ()
         self._flavors_until = 0.0
         self._providers: dict[str, tuple[int, Any, Any]] = {}
-        self.gate = ListGate()
+        self.gate = ListGate(request_timeout)
         self._services = ComputeServices(conn.compute, self.gate)
 
     @property

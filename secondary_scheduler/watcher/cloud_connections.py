@@ -34,7 +34,8 @@ def _connect_with(timeout: float) -> Cloud:
     with cloud_errors.translated_errors():
         session = clients.OpenStackClients().session
         session.timeout = timeout
-        return Cloud(clients.get_sdk_connection(_AUTH, session=session))
+        return Cloud(clients.get_sdk_connection(_AUTH, session=session),
+                     timeout)
 
 
 @functools.lru_cache(maxsize=64)

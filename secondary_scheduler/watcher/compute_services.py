@@ -10,6 +10,7 @@ from typing import Any
 from openstack import exceptions as sdk_exceptions
 from oslo_log import log
 
+from secondary_scheduler.leases.engine.values import UNKNOWN
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import cloud_errors
 from secondary_scheduler.watcher.list_gate import ListGate
@@ -82,7 +83,7 @@ class ComputeServices:
         return self._known
 
     def _read(self, listed: Mapping[str, Any]) -> ComputeService:
-        if listed['status'].upper() == 'UNKNOWN':
+        if listed['status'] == UNKNOWN:
             return dataclasses.replace(
                 self._known.get(listed['host'], ComputeService()),
                 unreachable=True)

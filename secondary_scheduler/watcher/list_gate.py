@@ -20,17 +20,18 @@ LOG = log.getLogger(__name__)
 
 #: Seconds for which no list is requested after one that took too long.
 _CLOSED_S = 120.0
-#: Longest answer, in seconds, after which lists are requested again.
-_QUICK_S = 10.0
 
 
 class ListGate:
     """Knows whether lists of servers are answered in time.
 
+    :param longest_s: longest time that an answer may take.
     :param clock: returns monotonic seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, longest_s: float,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._longest_s = longest_s
         self._clock = clock
         self._closed_until = clock()
 
@@ -63,7 +64,7 @@ class ListGate:
 
     def note_answer(self, seconds: float) -> None:
         """Note how long Nova took for an answer with facts of all cells."""
-        if seconds > _QUICK_S:
+        if seconds > self._longest_s:
             self.close()
         else:
             self._closed_until = self._clock()

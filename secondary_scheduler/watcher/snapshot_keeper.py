@@ -30,7 +30,7 @@ LOG = log.getLogger(__name__)
 #: Largest number of servers that a refresh looks up one by one.
 _LOOK_UPS = 20
 #: Seconds for which a list of servers counts if an agent confirms it.
-_AGREED_S = 15.0
+_CONFIRMED_S = 15.0
 #: Seconds for which a server counts as seen that awaits its look-up.
 _SEEN_S = 60.0
 
@@ -220,10 +220,10 @@ class SnapshotKeeper:
         before, now = self.snapshot.servers, self._clock()
         missing = set(wanted) - listed.keys()
         hidden = self._on_unreachable_hosts(missing)
-        agreed = set() if complete else {
+        confirmed = set() if complete else {
             uuid for uuid in missing - hidden
             if self._is_reported_running(uuid)}
-        asked = sorted(missing - hidden - self._spare(agreed),
+        asked = sorted(missing - hidden - self._need_no_look_up(confirmed),
                        key=lambda uuid: (self._seen_at.get(uuid, 0.0), uuid))
         answer = server_lookup.look_up_servers(cloud, asked[:_LOOK_UPS])
         for uuid in answer.found:
@@ -232,7 +232,7 @@ class SnapshotKeeper:
             before[uuid].host or '' for uuid in answer.unseen
             if uuid in before})
         self._seen_at |= dict.fromkeys(
-            {*listed, *answer.found, *agreed}, now)
+            {*listed, *answer.found, *confirmed}, now)
         left = missing - answer.found.keys() - answer.gone - answer.strangers
         unseen = answer.unseen | self._on_unreachable_hosts(left) | {
             uuid for uuid in left
@@ -243,17 +243,17 @@ class SnapshotKeeper:
              **listed, **answer.found},
             frozenset(unseen), frozenset(answer.gone | answer.strangers))
 
-    def _spare(self, agreed: Collection[str]) -> set[str]:
+    def _need_no_look_up(self, confirmed: Collection[str]) -> set[str]:
         """Return the servers, confirmed by agents, that need no look-up.
 
         One server of each host is looked up every minute: an agent does not
         know whether Nova can reach its host.
         """
         now, servers = self._clock(), self.snapshot.servers
-        asked = {servers[uuid].host or '': uuid for uuid in agreed
+        asked = {servers[uuid].host or '': uuid for uuid in confirmed
                  if self._reached_at.get(servers[uuid].host or '', float(
                      '-inf')) < now - _SEEN_S}
-        return set(agreed) - set(asked.values())
+        return set(confirmed) - set(asked.values())
 
     def _on_unreachable_hosts(self, uuids: Iterable[str]) -> set[str]:
         servers, away = self.snapshot.servers, self.snapshot.unreachable_hosts
@@ -276,7 +276,7 @@ class SnapshotKeeper:
         """
         listed = self.snapshot.servers_time
         report = self._reports.get(name)
-        if (listed is None or self._clock() > listed + _AGREED_S
+        if (listed is None or self._clock() > listed + _CONFIRMED_S
                 or report is None):
             return False
         there = {uuid: server.state for uuid, server

@@ -82,7 +82,8 @@ class StandingTrusts:
         """Ensure that servers can be made for a lease of an owner.
 
         A missing or invalid trust is made, and one that ends too early is
-        renewed, if Keystone lets the token do so.
+        renewed, if Keystone lets the token do so.  A trust that is nearly new
+        is not: many leases with a late start would renew it one by one.
 
         :param start: latest start of the lease, as far as its terms tell it,
             in seconds since 1970.
@@ -103,7 +104,8 @@ class StandingTrusts:
         if state not in USABLE:
             self._make_trust(owner, trust, _REASONS[state].format(
                 end=schemas.moment(trust.expires_at)))
-        elif trust.expires_at - start < _SPARE * lifetime:
+        elif (trust.expires_at - start < _SPARE * lifetime
+              and now + lifetime - trust.expires_at > _SPARE * lifetime):
             try:
                 self._make_trust(owner, trust, 'it ends soon')
             except ApiError as exc:

@@ -120,7 +120,8 @@ class EnginePass:
             # They ran on while no engine was there to end them.
             self._scheduler.credit(lease, max(0, -int(late)))
         elif booking.down > now + self._lead and late >= _LATE_S:
-            idle = now - max(served.until, booking.begin, record.reached_at)
+            idle = now - max(served.until, booking.begin,
+                             record.last_unreachable)
             self._scheduler.delay(lease, int(late), int(now),
                                   longer=idle < self._give_up)
 
@@ -134,10 +135,11 @@ class EnginePass:
         ran_on = observation.ran_on(record, self._cloud_state)
         if served.since is None or ran_on is None:
             return
+        told = events.describe_shortfall(record)
         if ran_on and lease.ended is not None:
             served.until = max(served.until, lease.ended)
         served.end_stretch()
-        if lease.state is LeaseState.DONE:
+        if lease.state is LeaseState.DONE and lease.reason == told:
             lease.reason = events.describe_shortfall(record)
 
     def _apply_requests(self, wanted: Mapping[str, OwnerRequests]) -> None:

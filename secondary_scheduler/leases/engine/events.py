@@ -23,7 +23,7 @@ def _format_offset(seconds: float) -> str:
             else f'{seconds:.1f} s after')
 
 
-def describe_reach(record: LeaseRecord) -> str:
+def describe_unreachable(record: LeaseRecord) -> str:
     """Return since when the cell of a lease's servers does not answer.
 
     '' while it does.
@@ -35,7 +35,7 @@ def describe_reach(record: LeaseRecord) -> str:
         consequence = '; its servers are deleted as soon as it does'
     elif record.unseen:
         consequence = '; whether its servers run is unknown'
-    elif any(node.server is None for node in record.nodes):
+    elif any(not (node.server or node.gone) for node in record.nodes):
         consequence = '; its servers boot as soon as it does'
     return ('the cell of its servers has not answered Nova since '
             + format_time(record.unreachable_since) + consequence)
@@ -62,7 +62,7 @@ def state_reason(record: LeaseRecord, shown: str) -> str:
     if record.unreachable_since is not None and (
             shown not in lease_states.FINAL):
         return '; '.join(filter(None, (
-            record.lease.reason, describe_reach(record))))
+            record.lease.reason, describe_unreachable(record))))
     if record.lost_right and record.lacks_server:
         return record.lost_right
     if shown == LeaseState.INTERRUPTED or (

@@ -160,9 +160,10 @@ class Recovery:
                 FailedOperation(0, LeaseOperation.VERIFY, verification).final
                 and record.lease.state not in lease_states.FINAL):
             return f'it was verified, and cannot run: {verification.why}'
-        # A cell that does not answer is no reason to give a lease up.
-        found = [one for one in found
-                 if one.failure.nature is not Nature.UNSEEN]
+        # A cell that does not answer is no reason to give a lease up.  A boot
+        # can wait for other services.
+        found = [one for one in found if one.kind is LeaseOperation.BOOT
+                 or one.failure.nature is not Nature.UNSEEN]
         broken = observation.find_interruption(record, cloud_state)
         if not found and (broken is None or not broken.broken
                           or record.lease.state in lease_states.FINAL):

@@ -182,6 +182,9 @@ class HostRules:
         :param sets: the first server of each node set
         :param last: the last of all servers
         """
+        if not self._rules.constraints:
+            return HostChoice((self._reachable,) * len(sets),
+                              (self._reachable,), NEVER)
         usable = tuple(self._admitted(name) for name in sets)
         groups: dict[frozenset[str] | None, None] = {}
         most, first = NEVER, sets[0]

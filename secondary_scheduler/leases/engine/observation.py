@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 import dataclasses
 
 from secondary_scheduler.leases.engine import adoption, assignment
-from secondary_scheduler.leases.engine.events import describe_reach
+from secondary_scheduler.leases.engine.events import describe_unreachable
 from secondary_scheduler.leases.engine.records import LeaseRecord, Node
 from secondary_scheduler.leases.engine.values import (
     OFF,
@@ -70,7 +70,7 @@ def update_record(
         found = record.node_of(one, cloud_state.gone)
         if found is not None and found.server is None:
             found.server = one.uuid
-    yield from _note_reach(record, cloud_state, hosts, now)
+    yield from _note_reachability(record, cloud_state, hosts, now)
     for node in record.nodes:
         server = cloud_state.servers.get(node.server or '')
         if server is None:
@@ -90,7 +90,7 @@ def update_record(
                                     'hard reboot may help')
 
 
-def _note_reach(
+def _note_reachability(
     record: LeaseRecord,
     cloud_state: CloudState,
     hosts: Sequence[str],
@@ -104,7 +104,7 @@ def _note_reach(
     """
     away = _is_out_of_reach(record, cloud_state, hosts)
     if away:
-        record.reached_at = now
+        record.last_unreachable = now
     began = away and record.unreachable_since is None
     if began:
         record.unreachable_since = now
@@ -118,7 +118,7 @@ def _note_reach(
         yield 'reachable', 'the cell of its servers answers again'
     record.unseen = has_unseen(record, cloud_state)
     if began:
-        yield 'unreachable', describe_reach(record)
+        yield 'unreachable', describe_unreachable(record)
     record.changed = {**{
         node.server: record.changed[node.server] for node in record.nodes
         if node.server in record.changed}, **shown}

@@ -110,7 +110,8 @@ def due_operations(
 ) -> Iterator[OperationRequest]:
     """Yield the operations on the servers of a lease that are due."""
     wanted = desired_state(record, now, lead, expected[LeaseOperation.BOOT])
-    places = assign_places(record, wanted, hosts)
+    places = (assignment.assign_hosts(record, wanted.vms, hosts)
+              if wanted.goal is Goal.RUN else [None] * len(record.nodes))
     booking = record.lease.booking
     until = (
         float(booking.down)
@@ -210,14 +211,6 @@ def due_verifications(record: LeaseRecord, cloud_state: CloudState,
             now + START_TIMEOUT_S, build=record.build_of(0, 0))
 
 
-def assign_places(record: LeaseRecord, wanted: DesiredState,
-                  hosts: Sequence[str]) -> Sequence[str | None]:
-    """Return the host of each node; None unless servers are to run."""
-    if wanted.goal is not Goal.RUN:
-        return [None] * len(record.nodes)
-    return assignment.assign_hosts(record, wanted.vms, hosts)
-
-
 def missing_operations(
     record: LeaseRecord,
     cloud_state: CloudState,
@@ -229,20 +222,28 @@ def missing_operations(
     Nova cannot carry out any in a cell that does not answer.  A server may
     exist there that has not been observed yet, so its node boots nowhere.
     """
-    places = assign_places(record, wanted, hosts)
     found = {}
     for number, node in enumerate(record.nodes):
         server = cloud_state.servers.get(node.server or '')
         kind = _missing_operation(wanted.goal, node, server)
-        if kind is LeaseOperation.BOOT:
-            failure = cloud_state.failures.get(((record.uuid, number), kind))
-            tried = {places[number], failure and failure.host}
-            reachable = tried.isdisjoint(cloud_state.unreachable_hosts)
-        else:
-            reachable = server is not None and server.reachable
-        if kind is not None and reachable:
+        if kind is not None and (server is None or server.reachable):
             found[number] = kind
-    return found
+    unreachable = cloud_state.unreachable_hosts
+    if not unreachable or LeaseOperation.BOOT not in found.values():
+        return found
+    places = assignment.assign_hosts(record, wanted.vms, hosts)
+    return {
+        number: kind for number, kind in found.items()
+        if kind is not LeaseOperation.BOOT or unreachable.isdisjoint(
+            {places[number], _failed_on(record, cloud_state, number)})}
+
+
+def _failed_on(record: LeaseRecord, cloud_state: CloudState, number: int
+               ) -> str | None:
+    """Return the host on which a node has failed to boot last."""
+    failure = cloud_state.failures.get(
+        ((record.uuid, number), LeaseOperation.BOOT))
+    return None if failure is None else failure.host
 
 
 def _missing_operation(goal: Goal, node: Node, server: LeaseServer | None

@@ -80,7 +80,7 @@ class LeaseRecord:
     :param unreachable_since: time since which the cell of a server does not
         answer Nova.
     :param unseen: the state of a server is unknown for that reason.
-    :param reached_at: time at which the cell did not answer last.
+    :param last_unreachable: last time at which the cell did not answer.
     :param changed: time of the last change of each server, in Nova's words.
     """
 
@@ -103,7 +103,7 @@ class LeaseRecord:
     )
     unreachable_since: float | None = None
     unseen: bool = False
-    reached_at: float = 0.0
+    last_unreachable: float = 0.0
     changed: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property

@@ -92,7 +92,7 @@ class FakeCloud:
         self.down = False
         self.groups = []
         self.primaries = {}
-        self.gate = list_gate.ListGate()
+        self.gate = list_gate.ListGate(10.0)
         #: Hosts in a cell of which the database refuses connections.
         self.refused = set()
         #: Hosts in a cell of which the database is silent.
