@@ -25,6 +25,7 @@ import control
 import layout
 import seed
 import shell
+import stores
 from tests.box import outside
 
 DIRECTORY = layout.STATE / 'role'
@@ -369,7 +370,7 @@ def up() -> None:
     for name in REPLACED:
         shell.stop(name)
     _forget_lease_service()
-    control.sql(f"GRANT ALL ON *.* TO '{ADMIN}'@'%' IDENTIFIED BY "
+    stores.sql(f"GRANT ALL ON *.* TO '{ADMIN}'@'%' IDENTIFIED BY "
                 f"'{layout.SECRET}' WITH GRANT OPTION")
     for name in PORTS:
         shell.say(f'container {name} ...')
@@ -414,7 +415,7 @@ def down() -> None:
         containers.shut_down(name)
         containers.remove(name)
     shell.stop('fake-computes', timeout=2)
-    control.sql(f"DROP USER IF EXISTS '{ADMIN}'@'%'")
+    stores.sql(f"DROP USER IF EXISTS '{ADMIN}'@'%'")
     for name in REPLACED:
         control.start_service(name)
     for name in REPLACED:

@@ -37,6 +37,7 @@ import layout
 from secondary_scheduler.model import vocabulary
 import seed
 import shell
+import stores
 from tests.box import role_cloud as cloud
 
 ANSIBLE = layout.SOURCE / 'ansible'
@@ -168,7 +169,7 @@ def listing() -> set[str]:
     found |= {f'placement: {path.relative_to(policies)}'
               for path in policies.rglob('*')}
     found |= set(_objects(openstack.connect()))
-    definitions = json.loads(control.rabbitmqctl('export_definitions', '-'))
+    definitions = json.loads(stores.rabbitmqctl('export_definitions', '-'))
     for kind in ('users', 'vhosts'):
         found |= {f'broker {kind}: {one["name"]}'
                   for one in definitions[kind]}
@@ -176,7 +177,7 @@ def listing() -> set[str]:
               for one in definitions[kind]}
     for kind in ('SHOW DATABASES', 'SELECT User, Host FROM mysql.user'):
         found |= {f'{kind}: {line}'
-                  for line in control.sql(kind).splitlines()}
+                  for line in stores.sql(kind).splitlines()}
     return found
 
 
@@ -264,13 +265,13 @@ def try_first_deployment() -> None:
 @contextlib.contextmanager
 def foreign_account() -> Iterator[None]:
     """Have an account of somebody else on the broker."""
-    control.rabbitmqctl('add_user', 'foreign', 'secret')
-    control.rabbitmqctl('set_permissions', '-p', 'role', 'foreign', '.*', '',
+    stores.rabbitmqctl('add_user', 'foreign', 'secret')
+    stores.rabbitmqctl('set_permissions', '-p', 'role', 'foreign', '.*', '',
                         '')
     try:
         yield
     finally:
-        control.rabbitmqctl('delete_user', 'foreign')
+        stores.rabbitmqctl('delete_user', 'foreign')
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import urllib.request
 
 import pytest
 
+import cells as box_cells
 import layout
 import seed
 from tests.box import load
@@ -36,7 +37,7 @@ PASSED = 'secondary_lease_engine_last_pass_timestamp_seconds'
 def cells():
     """Return the hosts of the first cell and the host of the second one."""
     settings = layout.load_settings()
-    if not layout.second_cell(settings):
+    if not box_cells.hosts_of_second(settings):
         pytest.skip('needs two cells: python3 tools/box up --cells 2')
     names = layout.host_names(settings)
     return names[:-1], names[-1]
@@ -76,11 +77,11 @@ def ask(tenant, cell, image, ahead=None, number=1, **terms):
 @contextlib.contextmanager
 def away(kind):
     """Take the database of the second cell away."""
-    layout.CELL_FAULT.write_text(kind)
+    box_cells.FAULT.write_text(kind)
     try:
         yield
     finally:
-        layout.CELL_FAULT.unlink()
+        box_cells.FAULT.unlink()
 
 
 class Watch(threading.Thread):

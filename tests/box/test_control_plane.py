@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-import control
 import layout
 import seed
 import shell
+import stores
 from tests.box import boots, services
 from tests.box.primaries import boot_primary, delete, wait_active
 from tests.box.services import wait_until
@@ -107,7 +107,7 @@ def messages():
     """
     found = {}
     for host in ('/', layout.MEETING):
-        for line in control.rabbitmqctl('list_queues', '-p', host, 'name',
+        for line in stores.rabbitmqctl('list_queues', '-p', host, 'name',
                                         'messages').splitlines():
             name, _, count = line.rpartition('\t')
             if count.isdigit() and not re.search(
@@ -150,7 +150,7 @@ def two_engines(switch):
         services.stop('watcher-engine-2')
         # Watcher's scheduler would not sleep any more: see "keeps a core
         # busy" in doc/source/admin/troubleshooting.rst.
-        control.sql(
+        stores.sql(
             'DELETE FROM watcher.apscheduler_jobs WHERE service_id IN (SELECT '
             "id FROM watcher.services WHERE host = 'control2' AND "
             "name = 'watcher-decision-engine')")

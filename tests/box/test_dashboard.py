@@ -15,6 +15,7 @@ import control
 import dashboard
 import layout
 import shell
+import stores
 from tests.box import fleet as fleets
 from tests.box import load, services
 
@@ -83,7 +84,7 @@ def test_tenant_sees_nothing_of_the_administrators_panels(browse):
 def many_leases(cloud):
     """Many leases of the project "other" that are over."""
     project = cloud.identity.find_project('other', domain_id='default').id
-    columns = control.sql(
+    columns = stores.sql(
         'SELECT column_name FROM information_schema.columns WHERE '
         f"table_schema = '{control.LEASES}' AND table_name = 'leases' "
         "AND column_name != 'id'").split()
@@ -96,15 +97,15 @@ def many_leases(cloud):
     names = ', '.join(f'`{one}`' for one in columns)
     copied = ', '.join(values.get(one, f'`{one}`') for one in columns)
     table = f'{control.LEASES}.leases'
-    control.sql(
+    stores.sql(
         f'INSERT INTO {table} ({names}) SELECT {copied} FROM (SELECT * FROM '
         f'{table} LIMIT 1) AS one JOIN {control.LEASES}.seq_1_to_{MANY}')
     these = f"WHERE project_id = '{project}' AND name LIKE 'many-%'"
-    control.sql(
+    stores.sql(
         f'INSERT INTO {control.LEASES}.node_sets (lease_id, number, flavor) '
         f"SELECT id, 2, 'secondary' FROM {table} {these}")
     yield
-    control.sql(f'DELETE FROM {table} {these}')
+    stores.sql(f'DELETE FROM {table} {these}')
 
 
 def test_lists_of_many_leases_open_in_two_seconds(browse, many_leases):
@@ -140,7 +141,7 @@ def stranger(cloud):
 def test_stranger_sees_no_lease_and_a_lost_session_is_named(
         browse, cloud, stranger):
     project = cloud.identity.find_project('demo', domain_id='default').id
-    lease = control.sql(
+    lease = stores.sql(
         f'SELECT uuid FROM {control.LEASES}.leases WHERE project_id = '
         f"'{project}' LIMIT 1").split()[-1]
 

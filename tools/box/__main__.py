@@ -15,6 +15,7 @@ import shutil
 import sys
 import time
 
+import cells
 import cgroups
 import control
 import dashboard
@@ -64,7 +65,7 @@ def up(arguments) -> None:
     names = list(sizes)
     _boot(sizes, layout.host_cpus(settings))
     control.up(settings)
-    second = ' '.join(layout.second_cell(settings))
+    second = ' '.join(cells.hosts_of_second(settings))
     if second or (layout.STAMPS / 'cells of hosts').exists():
         once('cells of hosts', _change_cell, names[-1], key=second)
     for name in names:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The control plane: databases, configuration files, processes, in order.
+"""The control plane: configuration files, migrations, services, in order.
 
 Everything is a stock package; what is ours gets in through entry points and
 configuration files only.
@@ -9,14 +9,14 @@ configuration files only.
 import concurrent.futures
 import json
 import pathlib
-import re
 import shutil
 import sys
 
-import cgroups
+import cells
 import layout
 import shell
 from shell import once, run, say, start
+import stores
 
 #: The service of leases, its user and its database.
 LEASES = 'secondary_lease'
@@ -183,14 +183,6 @@ FILTERS = ('ComputeFilter,ComputeCapabilitiesFilter,ImagePropertiesFilter,'
            'ServerGroupAntiAffinityFilter,ServerGroupAffinityFilter')
 
 #: What an operator adds to nova.conf for the plug-in.
-#: What nova.conf of the second cell differs in.
-NOVA_CELL = '''\
-[DEFAULT]
-transport_url = {broker}
-[database]
-connection = {db}
-'''
-
 NOVA_PLUGIN = '''\
 available_filters = nova.scheduler.filters.all_filters
 available_filters = secondary_scheduler.nova.filters.all_filters
@@ -312,11 +304,6 @@ def values(service: str, **more) -> dict:
             'lease_db': layout.database(LEASES).partition('?')[0], **more}
 
 
-def _write(path: pathlib.Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
 def _link(path: pathlib.Path, target: pathlib.Path) -> None:
     """Let a program find a file by the name that it looks for."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -327,35 +314,35 @@ def _link(path: pathlib.Path, target: pathlib.Path) -> None:
 def configure(settings: dict) -> None:
     """Write every configuration file; cheap, so done at each ``up``."""
     etc, shipped = layout.ETC, layout.VENV / 'etc'
-    _write(etc / 'keystone/keystone.conf', KEYSTONE.format(
+    layout.write(etc / 'keystone/keystone.conf', KEYSTONE.format(
         **values('keystone')))
-    _write(etc / 'placement/placement.conf', PLACEMENT.format(
+    layout.write(etc / 'placement/placement.conf', PLACEMENT.format(
         **values('placement')))
-    _write(etc / 'glance/glance-api.conf', GLANCE.format(**values('glance')))
-    _write(etc / 'neutron/neutron.conf', NEUTRON.format(**values('neutron')))
-    _write(etc / 'neutron/plugins/ml2/ml2_conf.ini', ML2)
-    _write(etc / 'nova/nova.conf', NOVA.format(
+    layout.write(etc / 'glance/glance-api.conf', GLANCE.format(
+        **values('glance')))
+    layout.write(etc / 'neutron/neutron.conf', NEUTRON.format(
+        **values('neutron')))
+    layout.write(etc / 'neutron/plugins/ml2/ml2_conf.ini', ML2)
+    layout.write(etc / 'nova/nova.conf', NOVA.format(
         **values('nova', db_api=layout.database('nova_api'),
                  filters=FILTERS + ',SecondaryPolicyFilter',
                  plugin=NOVA_PLUGIN)))
-    _write(etc / 'nova/nova-cell2.conf', NOVA_CELL.format(
-        broker=layout.BROKER + layout.CELL_MESSAGES,
-        db=layout.cell_database()))
+    cells.configure()
     for engine in range(1, 3):
-        _write(etc / f'watcher/watcher-{engine}.conf', WATCHER.format(
+        layout.write(etc / f'watcher/watcher-{engine}.conf', WATCHER.format(
             **values('watcher', host=f'control{engine}')))
     policies = etc / 'secondary_scheduler/policies.conf'
     # What a user has changed stays until the box itself has other policies.
-    once('policies', _write, policies, POLICIES, key=POLICIES)
+    once('policies', layout.write, policies, POLICIES, key=POLICIES)
     _link(etc / 'secondary_scheduler/secondary_scheduler.conf', policies)
-    once('constraints', _write,
+    once('constraints', layout.write,
          etc / 'secondary_scheduler/constraints.yaml', '[]\n', key='')
     (layout.SERVICE_STATE / 'watcher/models').mkdir(
         parents=True, exist_ok=True)
     for host in layout.host_names(settings):
         agent = etc / f'hosts/{host}/agent.conf'
-        _write(agent, AGENT.format(**values(
-            'secondary-agent', host=host, account=account_url(host),
+        layout.write(agent, AGENT.format(**values(
+            'secondary-agent', host=host, account=stores.account_url(host),
             address=layout.host_address(host))))
         agent.chmod(0o600)
         own = layout.HOSTS / host / 'etc/secondary_scheduler'
@@ -372,125 +359,11 @@ def configure(settings: dict) -> None:
                                                          exist_ok=True)
 
 
-# --- databases and messages -------------------------------------------------
-
-def _socket() -> pathlib.Path:
-    return layout.RUN / 'mysql/mysql.sock'
-
-
-def _install_database() -> None:
-    data = layout.STATE / 'mysql'
-    data.mkdir(parents=True, exist_ok=True)
-    shutil.chown(data, 'mysql', 'mysql')
-    run(['mariadb-install-db', '--no-defaults', '--user=mysql',
-         f'--datadir={data}', '--auth-root-authentication-method=normal',
-         '--skip-test-db'], log='mariadb')
-
-
-def _inside(command: list) -> list:
-    return cgroups.inside('control', shell.inside_netns(command))
-
-
-def start_mariadb() -> None:
-    """Start MariaDB with a data directory of the box's own."""
-    once('database files', _install_database)
-    _socket().parent.mkdir(parents=True, exist_ok=True)
-    shutil.chown(_socket().parent, 'mysql', 'mysql')
-    start('mariadb', _inside([
-        'mariadbd', '--no-defaults', '--user=mysql',
-        f'--datadir={layout.STATE}/mysql', f'--socket={_socket()}',
-        f'--pid-file={_socket().parent}/mysqld.pid',
-        f'--bind-address={layout.CONTROL}', '--port=3306',
-        '--max-connections=1000', '--innodb-buffer-pool-size=256M',
-        '--innodb-flush-log-at-trx-commit=0', '--skip-log-bin',
-        '--skip-name-resolve', '--character-set-server=utf8mb4']))
-
-
-def start_rabbitmq() -> None:
-    """Start RabbitMQ as a node of the box's own."""
-    base = layout.STATE / 'rabbitmq'
-    _write(base / 'rabbitmq.conf', '\n'.join([
-        f'listeners.tcp.1 = {layout.CONTROL}:5672', 'loopback_users = none',
-        'default_user = openstack', f'default_pass = {layout.SECRET}',
-        'default_permissions.configure = .*',
-        'default_permissions.read = .*', 'default_permissions.write = .*',
-        'log.file.level = warning', '']))
-    _write(base / 'env.conf', '\n'.join([
-        'NODENAME=box@localhost', 'NODE_IP_ADDRESS=127.0.0.1',
-        'DIST_PORT=25672', f'MNESIA_BASE={base}/mnesia',
-        f'LOG_BASE={base}/log', f'CONFIG_FILE={base}/rabbitmq',
-        f'ENABLED_PLUGINS_FILE={base}/enabled_plugins',
-        'SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface '
-        '{127,0,0,1} +S 1:1 +sbwt none"', '']))
-    _write(base / 'enabled_plugins', '[].\n')
-    run(['chown', '-R', 'rabbitmq:rabbitmq', base])
-    start('rabbitmq', _inside([
-        'setpriv', '--reuid=rabbitmq', '--regid=rabbitmq', '--init-groups',
-        'env', f'HOME={base}', 'ERL_EPMD_ADDRESS=127.0.0.1',
-        f'RABBITMQ_CONF_ENV_FILE={base}/env.conf',
-        '/usr/lib/rabbitmq/bin/rabbitmq-server']), cwd='/')
-
-
-def rabbitmqctl(*arguments: str) -> str:
-    """Run rabbitmqctl against the node of the box; return what it says."""
-    base = layout.STATE / 'rabbitmq'
-    return run(['setpriv', '--reuid=rabbitmq', '--regid=rabbitmq',
-                '--init-groups', 'env', f'HOME={base}',
-                f'RABBITMQ_CONF_ENV_FILE={base}/env.conf',
-                '/usr/lib/rabbitmq/bin/rabbitmqctl', '-q', *arguments],
-               netns=True, cwd='/').stdout
-
-
-#: What the account of an agent may do in its virtual host, and in the topic
-#: exchange there: doc/source/install/manual.rst, step 7.
-PERMISSIONS = (
-    r'^(secondary_scheduler(_fanout)?|secondary_agent(\.{host}|_fanout.*)?'
-    r'|reply_.+)$',
-    r'^(secondary_scheduler(_fanout)?|secondary_agent(\.{host}|_fanout_.+)?'
-    r'|amq\.default)$',
-    r'^(secondary_scheduler|secondary_agent(\.{host}|_fanout.*)?'
-    r'|reply_.+)$')
-TOPICS = (r'^secondary_scheduler_describe$', r'^secondary_agent(\.{host})?$')
-
-
-def account_url(host: str) -> str:
-    """Return the transport URL of a host's agent."""
-    return (f'rabbit://secondary-agent-{host}:{layout.SECRET}'
-            f'@{layout.CONTROL}:5672/{layout.MEETING}')
-
-
-def make_accounts(names: list[str]) -> None:
-    """Give each host's agent a broker account of its own."""
-    rabbitmqctl('add_vhost', layout.MEETING)
-    rabbitmqctl('set_permissions', '-p', layout.MEETING, 'openstack',
-                '.*', '.*', '.*')
-    known = rabbitmqctl('list_users').split()
-    for host in names:
-        account = f'secondary-agent-{host}'
-        if account not in known:
-            rabbitmqctl('add_user', account, layout.SECRET)
-        rabbitmqctl('set_permissions', '-p', layout.MEETING, account,
-                    *(one.format(host=host) for one in PERMISSIONS))
-        rabbitmqctl('set_topic_permissions', '-p', layout.MEETING, account,
-                    'secondary_scheduler',
-                    *(one.format(host=host) for one in TOPICS))
-
-
-def sql(statement: str) -> str:
-    """Run a statement in MariaDB as its root; return the rows."""
-    return run(['mariadb', '--no-defaults', '-uroot', '-N', '-S', _socket(),
-                '-e', statement]).stdout
-
+# --- migrations -------------------------------------------------------------
 
 def _create_databases() -> None:
     for name in DATABASES:
-        _create_database(name)
-
-
-def _create_database(name: str) -> None:
-    sql(f'CREATE DATABASE IF NOT EXISTS {name} CHARACTER SET utf8mb3; '
-        f"GRANT ALL ON {name}.* TO 'box'@'%' "
-        f"IDENTIFIED BY '{layout.SECRET}';")
+        stores.create_database(name)
 
 
 def _manage(name: str, *arguments, env: dict | None = None) -> None:
@@ -524,25 +397,6 @@ def _migrate_nova() -> None:
     if 'cell1' not in known:
         _manage('nova-manage', *conf, 'cell_v2', 'create_cell', '--name',
                 'cell1')
-
-
-def _make_second_cell() -> None:
-    """Make Nova's second cell; its database is reached by a forwarder."""
-    conf = ('--config-file', layout.ETC / 'nova/nova.conf')
-    rabbitmqctl('add_vhost', layout.CELL_MESSAGES)
-    rabbitmqctl('set_permissions', '-p', layout.CELL_MESSAGES, 'openstack',
-                '.*', '.*', '.*')
-    _create_database('nova_cell2')
-    _manage('nova-manage', *conf, '--config-file',
-            layout.ETC / 'nova/nova-cell2.conf', 'db', 'sync', '--local_cell')
-    cells = run([layout.BIN / 'nova-manage', *conf, 'cell_v2', 'list_cells'],
-                netns=True).stdout
-    known = re.search(r'\| *cell2 *\| *(\S+)', cells)
-    _manage('nova-manage', *conf, 'cell_v2', *(
-        ('update_cell', '--cell_uuid', known[1]) if known
-        else ('create_cell',)), '--name', 'cell2',
-        '--database_connection', layout.cell_database(),
-        '--transport-url', layout.BROKER + layout.CELL_MESSAGES)
 
 
 def forget_orphans() -> None:
@@ -585,10 +439,11 @@ def _lease_migrations() -> list[str]:
 
 def _make_lease_service() -> None:
     """Make its database, its users' trustee known, and its tables."""
-    sql(f'CREATE DATABASE IF NOT EXISTS {LEASES} CHARACTER SET utf8mb4; '
-        f"GRANT ALL ON {LEASES}.* TO 'box'@'%' "
-        f"IDENTIFIED BY '{layout.SECRET}';")
-    _write(_lease_config(), LEASE_API.format(**values(
+    stores.sql(f'CREATE DATABASE IF NOT EXISTS {LEASES} '
+               'CHARACTER SET utf8mb4; '
+               f"GRANT ALL ON {LEASES}.* TO 'box'@'%' "
+               f"IDENTIFIED BY '{layout.SECRET}';")
+    layout.write(_lease_config(), LEASE_API.format(**values(
         'secondary-lease', trustee=seed('identity')['watcher'])))
     _manage('secondary-scheduler', 'lease-db', 'sync', '--config-file',
             _lease_config())
@@ -608,7 +463,7 @@ def _wsgi(name: str, port: int, module: str, *extra: str,
           threads: int = 8, env: dict | None = None) -> None:
     # "Connection: close": uwsgi drops a kept-alive connection without saying
     # so, and the client's next POST would fail.
-    start(name, _inside([
+    start(name, stores.in_control_plane([
         layout.BIN / 'uwsgi', '--http-socket', f'{layout.CONTROL}:{port}',
         '--module', f'{module}:application', '--virtualenv', layout.VENV,
         '--master', '--die-on-term', '--processes', '1', '--threads',
@@ -623,7 +478,7 @@ def _daemon(name: str, program: str, *config) -> None:
     arguments = []
     for path in config:
         arguments += ['--config-file', path]
-    start(name, _inside([
+    start(name, stores.in_control_plane([
         layout.BIN / program, *arguments, '--log-file',
         layout.LOG / f'{name}-service.log']),
         env={'PATH': f'{layout.BIN}:/usr/sbin:/usr/bin:/sbin:/bin'})
@@ -640,9 +495,9 @@ def start_service(name: str) -> None:
     nova = etc / 'nova/nova.conf'
     policies = etc / 'secondary_scheduler/policies.conf'
     if name == 'mariadb':
-        start_mariadb()
+        stores.start_mariadb()
     elif name == 'rabbitmq':
-        start_rabbitmq()
+        stores.start_rabbitmq()
     elif name == 'keystone':
         _wsgi(name, 5000, 'keystone.wsgi.api', env={
             'OS_KEYSTONE_CONFIG_FILES': str(etc / 'keystone/keystone.conf')})
@@ -663,11 +518,9 @@ def start_service(name: str) -> None:
     elif name == 'nova-conductor':
         _daemon(name, name, nova)
     elif name == 'nova-conductor-cell2':
-        _daemon(name, 'nova-conductor', nova, etc / 'nova/nova-cell2.conf')
-    elif name == 'cell2-database':
-        start(name, _inside([
-            sys.executable, layout.HERE / 'faulty_link.py', layout.CONTROL,
-            str(layout.CELL_PORT), '3306', layout.CELL_FAULT]))
+        _daemon(name, 'nova-conductor', nova, cells.CONFIG)
+    elif name == cells.LINK:
+        cells.start_link()
     elif name == 'nova-scheduler':
         _daemon(name, name, nova, policies)
     elif name == 'watcher-api':
@@ -686,16 +539,10 @@ def start_service(name: str) -> None:
         raise shell.BoxError(f'there is no service "{name}"')
 
 
-def _has_second_cell(settings: dict) -> bool:
-    """Return whether Nova has a second cell; it keeps it without hosts."""
-    return (bool(layout.second_cell(settings))
-            or (layout.STAMPS / 'second cell').exists())
-
-
 def services(settings: dict) -> list[str]:
     """Return the names of the control plane's services, in start order."""
-    second = (['cell2-database', 'nova-conductor-cell2']
-              if _has_second_cell(settings) else [])
+    second = ([cells.LINK, 'nova-conductor-cell2']
+              if cells.has_second(settings) else [])
     return ['mariadb', 'rabbitmq', *second, 'keystone', 'placement', 'glance',
             'neutron', 'nova-api', 'nova-conductor', 'nova-scheduler',
             'watcher-api', 'secondary-lease-api',
@@ -712,7 +559,7 @@ def wait_service(name: str) -> None:
     """
     ports = {**PORTS, 'mariadb': 3306, 'rabbitmq': 5672}
     if name == 'nova-scheduler':
-        shell.wait_for(name, lambda: 'scheduler_fanout' in rabbitmqctl(
+        shell.wait_for(name, lambda: 'scheduler_fanout' in stores.rabbitmqctl(
             'list_exchanges', 'name'), timeout=120, service=name)
     elif name in ports:
         shell.wait_for(name, lambda: shell.port_open(ports[name]),
@@ -755,14 +602,10 @@ def up(settings: dict) -> None:
     once('lease service', _make_lease_service, key=' '.join(
         [*_lease_migrations(), LEASE_API]))
     names = layout.host_names(settings)
-    if _has_second_cell(settings):
-        layout.CELL_FAULT.unlink(missing_ok=True)
-        start_service('cell2-database')
-        shell.wait_for('cell2-database', lambda: shell.port_open(
-            layout.CELL_PORT), timeout=30, service='cell2-database')
-        once('second cell', _make_second_cell, key=layout.cell_database())
-    once('broker accounts', make_accounts, names,
-         key=f'{names} {PERMISSIONS} {TOPICS}')
+    if cells.has_second(settings):
+        cells.make_second()
+    once('broker accounts', stores.make_accounts, names,
+         key=f'{names} {stores.PERMISSIONS} {stores.TOPICS}')
     say('control plane starting ...')
     for name in services(settings):
         start_service(name)

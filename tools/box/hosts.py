@@ -11,6 +11,7 @@ import signal
 import time
 import uuid
 
+import cells
 import cgroups
 import layout
 import network
@@ -219,8 +220,8 @@ def start_compute(host: str) -> None:
     a host of half a CPU its Python would weigh a hundred times what it
     weighs on a real one.
     """
-    cell = (['--config-file', layout.ETC / 'nova/nova-cell2.conf']
-            if host in layout.second_cell(layout.load_settings()) else [])
+    cell = (['--config-file', cells.CONFIG]
+            if host in cells.hosts_of_second(layout.load_settings()) else [])
     start(f'nova-compute-{host}', cgroups.inside('control', [
         *enter(host), 'env', f'PATH={layout.BIN}:/usr/sbin:/usr/bin:/bin',
         layout.BIN / 'nova-compute',

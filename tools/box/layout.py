@@ -105,33 +105,10 @@ def host_address(name: str) -> str:
     return f'10.77.0.{int(name.removeprefix("box"))}'
 
 
-def second_cell(settings: dict) -> list[str]:
-    """Return the hosts of Nova's second cell: the last one, if there is one.
-    """
-    return host_names(settings)[-1:] if settings['cells'] == 2 else []
-
-
-#: Port of the forwarder to the database of the second cell, and what it does.
-CELL_PORT = 3307
-CELL_FAULT = STATE / 'cell2-fault'
-#: The virtual host of the second cell's messages.
-CELL_MESSAGES = 'cell2'
-
-
 def database(name: str) -> str:
     """Return the SQLAlchemy URL of a service's database."""
     return (f'mysql+pymysql://box:{SECRET}@{CONTROL}:3306/{name}'
             '?charset=utf8')
-
-
-def cell_database() -> str:
-    """Return the URL of the second cell's database, by the forwarder.
-
-    It has the time-outs that the documentation recommends.  Without them each
-    request to a silent database keeps a thread of Nova's API for ever.
-    """
-    return (database('nova_cell2').replace(':3306', f':{CELL_PORT}')
-            + '&connect_timeout=5&read_timeout=20')
 
 
 def load_settings() -> dict:
@@ -143,6 +120,12 @@ def load_settings() -> dict:
     except (OSError, ValueError):
         pass
     return settings
+
+
+def write(path: pathlib.Path, text: str) -> None:
+    """Write a file, and make its directory."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def save_settings(settings: dict) -> None:

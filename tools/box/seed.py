@@ -21,6 +21,7 @@ import time
 from keystoneauth1 import adapter
 import openstack
 
+import cells
 import guest
 import layout
 
@@ -150,7 +151,7 @@ def name_cells(cloud, hosts: list[str]) -> None:
             for host in aggregate.hosts or ():
                 compute.remove_host_from_aggregate(aggregate, host)
             compute.delete_aggregate(aggregate)
-    second = layout.second_cell(layout.load_settings())
+    second = cells.hosts_of_second(layout.load_settings())
     if not second:
         return
     for number, inside in (1, set(hosts) - set(second)), (2, set(second)):

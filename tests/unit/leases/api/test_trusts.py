@@ -276,6 +276,13 @@ class FaultTest(TrustCase):
         self.assertIn('404: Could not find role', detail)
         self.assertIn('roles member', detail)
 
+    def test_trust_that_is_nearly_new_serves_many_late_leases(self):
+        late = {'start': '2028-01-15T08:00:00Z'}
+        for _ in range(3):
+            self.api.create(**late)
+            self.clock.now += 60
+        self.assert_only('trust1')
+
     def test_renewal_that_fails_keeps_the_old_trust(self):
         self.api.create()
         for error in (*self.AWAY, ks_exceptions.Forbidden('no')):
