@@ -4,8 +4,8 @@
 
 A round preempts and then returns, and carries both plans out in the model
 document.  The use of each instance stays what it is, as no agent limits it.
-After two rounds nothing may be left to do, except for migrations home.  What
-fits then under the stricter threshold of a return may not be down.
+After two rounds no operation may be left, except for migrations home.  No
+instance may be down then that fits under the stricter threshold of a return.
 """
 
 import argparse

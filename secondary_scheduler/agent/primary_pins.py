@@ -128,10 +128,10 @@ class PrimaryPins:
 
     def _masks_of(self, primary: Primary, named: Collection[Cpus]
                   ) -> Iterator[Cpus]:
-        """Yield the masks that threads have which are not pinned by hand.
+        """Yield the possible masks of threads that are not pinned by hand.
 
-        They have what the groups above leave of the set that the XML names,
-        or all of that.
+        A mask is the set that the XML names, or the part of it that the
+        groups above leave.
 
         :param named: the sets in the XML; no CPUs for none
         """

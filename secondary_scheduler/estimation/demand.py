@@ -102,7 +102,7 @@ class Ledgers:
         That is at most a large part of what its own host can give, since a
         throttled instance may want more than any host has.  So it may run
         beside idle ones.  An instance without a host is compared with the
-        host that can give most.  What it is known to use counts in any case.
+        host that can give most.  Known use counts in any case.
 
         :returns: None if it is unknown
         """

@@ -34,7 +34,7 @@ class SnapshotKeeperTest(unittest.TestCase):
                 if fakes.uid(number) in self.keeper.snapshot.unseen}
 
     def away(self):
-        """Return the unreachable hosts, once what is asked is known."""
+        """Return the unreachable hosts, once all look-ups are answered."""
         until = time.monotonic() + 60
         while self.keeper._learning.locked() and time.monotonic() < until:
             time.sleep(0.001)
