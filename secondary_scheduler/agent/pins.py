@@ -4,10 +4,10 @@
 
 Nova pins each vCPU of an instance with ``hw:cpu_policy=dedicated`` to a CPU of
 ``cpu_dedicated_set``.  It describes the CPUs over which vCPUs float with the
-same elements: those of a NUMA node, which may be one CPU.  The policy of
-the flavor and the image therefore outranks the pins.  Older domains lack it.  There, and
-in domains of other programs, each CPU to which a thread is pinned alone is
-dedicated: this guest cannot get out of the way of a secondary.
+same elements: those of a NUMA node, which may be one CPU.  The policy of the
+flavor and the image therefore outranks the pins.  Older domains lack it.
+There, and in domains of other programs, each CPU to which a thread is pinned
+alone is dedicated: this guest cannot get out of the way of a secondary.
 
 Neither does the number of vCPUs say that a set is dedicated, nor a set in the
 element ``vcpu``: it is ``cpu_shared_set``, be it a single CPU.

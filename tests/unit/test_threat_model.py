@@ -63,7 +63,7 @@ class Page(unittest.TestCase):
 class Broker(unittest.TestCase):
 
     def test_the_manual_has_what_the_box_has_tried(self):
-        path = ROOT / 'tools/box/control.py'
+        path = ROOT / 'tools/box/stores.py'
         tree = ast.parse(path.read_text())
         tried = {target.id: ast.literal_eval(node.value)
                  for node in tree.body if isinstance(node, ast.Assign)

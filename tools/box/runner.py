@@ -43,8 +43,9 @@ def run_tests(arguments, up, soak: bool) -> int:
     if arguments.tests:
         sessions = [arguments.tests]
     elif not soak:
+        # Files of few tests, which may be long, would come last.
         sessions.insert(0, ['-n', 'logical', '--dist', 'loadfile',
-                            'tests/unit'])
+                            '--no-loadscope-reorder', 'tests/unit'])
     with shell.in_use():
         codes = [_pytest('-q', '--durations=15', '-m',
                          'soak' if soak else 'not soak', *chosen,

@@ -129,18 +129,17 @@ class EnginePass:
         """End the served time of a lease that is over.
 
         If it ended while its servers were unseen, that waits until they are
-        seen again.
+        seen again.  Only then a shortfall is known.
         """
         served, lease = record.served, record.lease
         ran_on = observation.ran_on(record, self._cloud_state)
-        if served.since is None or ran_on is None:
+        if ran_on is None:
             return
-        told = events.describe_shortfall(record)
         if ran_on and lease.ended is not None:
             served.until = max(served.until, lease.ended)
         served.end_stretch()
-        if lease.state is LeaseState.DONE and lease.reason == told:
-            lease.reason = events.describe_shortfall(record)
+        if lease.state is LeaseState.DONE:
+            lease.reason = lease.reason or events.describe_shortfall(record)
 
     def _apply_requests(self, wanted: Mapping[str, OwnerRequests]) -> None:
         """Pass new requests of owners on to the scheduler."""

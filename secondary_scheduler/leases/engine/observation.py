@@ -163,20 +163,21 @@ def is_saved(record: LeaseRecord, cloud_state: CloudState) -> bool:
 def all_run(record: LeaseRecord, cloud_state: CloudState) -> bool | None:
     """Return whether all servers that were not deleted run, at least one.
 
-    None if that is unknown, since servers are unseen and the others run, or
-    were deleted for the end of the lease.
+    None if that is unknown: the others run, but some are unseen, or were
+    deleted for the end of the lease.
     """
-    unseen = has_unseen(record, cloud_state)
+    ended = {number for number, node in enumerate(record.nodes)
+             if node.server is None and not node.gone
+             and (number, LeaseOperation.DELETE) in record.ordered}
     left = [node.server for number, node in enumerate(record.nodes)
-            if not node.gone and not (
-                unseen and node.server is None
-                and (number, LeaseOperation.DELETE) in record.ordered)]
-    if not left or not all(
-            cloud_state.is_unseen(server)
-            or _is_running(cloud_state.servers.get(server or ''))
-            for server in left):
+            if not node.gone and number not in ended]
+    if not all(cloud_state.is_unseen(server)
+               or _is_running(cloud_state.servers.get(server or ''))
+               for server in left):
         return False
-    return None if unseen else True
+    if ended or has_unseen(record, cloud_state):
+        return None
+    return bool(left)
 
 
 def ran_on(record: LeaseRecord, cloud_state: CloudState) -> bool | None:

@@ -119,8 +119,11 @@ def due_operations(
         else wanted.at + START_TIMEOUT_S
     )
     due = missing_operations(record, cloud_state, wanted, hosts)
-    record.ordered = {key: last for key, last in record.ordered.items()
-                      if due.get(key[0]) is key[1]}
+    # The effect of an order on a server that is unseen now shows later.
+    record.ordered = {
+        key: last for key, last in record.ordered.items()
+        if due.get(key[0]) is key[1]
+        or cloud_state.is_unseen(record.nodes[key[0]].server)}
     # One time for all nodes: a lease of many servers makes no more attempts.
     retry = {kind: max(_next_attempt(record, cloud_state, number, kind)
                        for number, one in due.items() if one is kind)

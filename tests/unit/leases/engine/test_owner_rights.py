@@ -14,6 +14,7 @@ from secondary_scheduler.leases.engine.values import (
     LeaseOperation,
     Nature,
 )
+from secondary_scheduler.model import lease_states
 from tests.unit.leases.api.services import NOW
 from tests.unit.leases.engine import base
 
@@ -338,7 +339,13 @@ class HistoryTest(unittest.TestCase):
             case.world.until(seconds)
         case.trust('last')
         case.lose(*lost, valid)
-        case.world.until(seconds + 600)
+        end = seconds + 600
+        while seconds < end and not all(
+                case.world.state(one) in lease_states.FINAL
+                for one in leases):
+            seconds += 20
+            case.world.until(seconds)
+        case.world.until(seconds + 20)
         for lease in leases:
             found = case.lease(lease)
             if found.served:

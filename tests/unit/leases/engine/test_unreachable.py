@@ -22,7 +22,8 @@ from tests.unit.leases.engine.test_properties import hide_servers
 EXAMPLES = max(300, hypothesis.settings().max_examples)
 #: Times at which other servers or hosts are unseen: a mask of each.
 MOMENTS = st.lists(st.tuples(
-    st.integers(0, 80), st.integers(0, 63), st.integers(0, 7)), max_size=5)
+    st.integers(0, 50), st.integers(0, 63), st.integers(0, 7)), max_size=5)
+
 
 class UnreachableTest(base.EngineTestCase):
 
@@ -271,7 +272,17 @@ class UnseenPropertyTest(unittest.TestCase):
 
     @hypothesis.settings(max_examples=EXAMPLES, deadline=None)
     @hypothesis.given(moments=MOMENTS, leases=st.lists(st.tuples(
-        st.integers(1, 3), st.integers(20, 60)), min_size=1, max_size=2))
+        st.integers(1, 3), st.integers(15, 40)), min_size=1, max_size=2))
+    # A deletion that was ordered before its server is unseen takes effect.
+    @hypothesis.example([(17, 44, 0), (53, 0, 1)], [(2, 44)])
+    # A deletion fails while the time that was served is unknown.
+    @hypothesis.example([(20, 19, 0), (49, 18, 0), (48, 32, 0)],
+                        [(3, 39), (1, 22)])
+    # A server is seen again in the first pass after the end.
+    @hypothesis.example([(20, 9, 0), (38, 54, 0), (59, 12, 0)],
+                        [(1, 55), (2, 27)])
+    @hypothesis.example([(13, 20, 0), (65, 49, 0), (72, 7, 7)],
+                        [(3, 45), (3, 55)])
     def test_no_lease_ends_and_no_node_boots_twice(self, moments, leases):
         case = unittest.TestCase()
         try:
@@ -284,7 +295,8 @@ class UnseenPropertyTest(unittest.TestCase):
             base.OPTIONS, give_up=1800.0))
         asked = [world.ask(number, duration=duration)
                  for number, duration in leases]
-        for moment, servers, hosts in [*moments, (90, 0, 0)]:
+        calm = max([50, *(moment for moment, _, _ in moments)]) + 10
+        for moment, servers, hosts in [*moments, (calm, 0, 0)]:
             world.until(moment)
             hide_servers(world.nova, servers)
             world.nova.silent = {f'h{number + 1}' for number in range(3)
