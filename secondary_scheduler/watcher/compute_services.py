@@ -72,9 +72,11 @@ class ComputeServices:
             LOG.warning('The states of compute services are as of the last '
                         'answer of Nova: %s', exc)
             return self._known
-        self._gate.note_answer(time.monotonic() - began)
+        seconds = time.monotonic() - began
         self._known = {one['host']: self._read(one) for one in listed}
-        if not any(one.unreachable for one in self._known.values()):
+        complete = not any(one.unreachable for one in self._known.values())
+        self._gate.note_answer(seconds, complete)
+        if complete:
             # In a cell that does not answer this list fails or never ends.
             with cloud_errors.translated_errors():
                 self._roots = {

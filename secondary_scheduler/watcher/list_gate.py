@@ -20,6 +20,8 @@ LOG = log.getLogger(__name__)
 
 #: Seconds for which no list is requested after one that took too long.
 _CLOSED_S = 120.0
+#: Seconds after which an answer without the facts of a cell has waited for it.
+PROMPT_S = 2.0
 
 
 class ListGate:
@@ -62,9 +64,13 @@ class ListGate:
                         'servers are requested one by one meanwhile.')
         self._closed_until = self._clock() + _CLOSED_S
 
-    def note_answer(self, seconds: float) -> None:
-        """Note how long Nova took for an answer with facts of all cells."""
-        if seconds > self._longest_s:
+    def note_answer(self, seconds: float, complete: bool) -> None:
+        """Note how long Nova took for an answer with facts of all cells.
+
+        :param complete: all cells have answered.  Otherwise Nova has waited
+            for one, unless its database refuses connections.
+        """
+        if seconds > (self._longest_s if complete else PROMPT_S):
             self.close()
         else:
             self._closed_until = self._clock()

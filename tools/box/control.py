@@ -136,6 +136,8 @@ allow_resize_to_same_host = false
 report_interval = 5
 service_down_time = 30
 rpc_response_timeout = 60
+# With these two, a silent cell delays the others less ("box up --cells 2").
+cell_worker_thread_pool_size = 20
 [api_database]
 connection = {db_api}
 [database]
@@ -162,6 +164,7 @@ shuffle_best_same_weighed_hosts = false
 enabled_filters = {filters}
 {plugin}
 [quota]
+count_usage_from_placement = true
 instances = -1
 cores = -1
 ram = -1

@@ -138,7 +138,7 @@ class EnginePass:
         if ran_on and lease.ended is not None:
             served.until = max(served.until, lease.ended)
         served.end_stretch()
-        if lease.state is LeaseState.DONE:
+        if lease.state in (LeaseState.DONE, LeaseState.FAILED):
             lease.reason = lease.reason or events.describe_shortfall(record)
 
     def _apply_requests(self, wanted: Mapping[str, OwnerRequests]) -> None:
@@ -167,12 +167,14 @@ class EnginePass:
         """Process due events of the schedule in order.
 
         A lease whose suspend has not started is re-planned, never recorded
-        as suspended.
+        as suspended.  If its cell does not answer, the plan goes on: leases
+        that are to follow on its hosts are in the same cell, and wait too.
         """
         scheduler = self._scheduler
         while (due := scheduler.next_time()) is not None and due <= now:
             late = [record for record in self._ledger.records.values()
                     if record.lease.state is LeaseState.SUSPENDING
+                    and record.unreachable_since is None
                     and record.lease.booking is not None
                     and record.lease.booking.end <= due
                     and not observation.is_saved(record, self._cloud_state)]

@@ -160,6 +160,14 @@ def is_saved(record: LeaseRecord, cloud_state: CloudState) -> bool:
         for server in _servers(record, cloud_state))
 
 
+def may_run(record: LeaseRecord, cloud_state: CloudState) -> bool:
+    """Return whether a server of a lease runs, or was last observed to run.
+    """
+    return record.served.since is not None or not all(
+        server.status in OFF or server.busy
+        for server in _servers(record, cloud_state))
+
+
 def all_run(record: LeaseRecord, cloud_state: CloudState) -> bool | None:
     """Return whether all servers that were not deleted run, at least one.
 

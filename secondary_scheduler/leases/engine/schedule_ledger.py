@@ -223,7 +223,7 @@ class ScheduleLedger:
             for node in record.nodes:
                 node.ran = node.lived = node.gone = False
         elif lease.state in (LeaseState.DONE, LeaseState.FAILED) and (
-                record.served.since is None):
+                record.served.is_known):
             lease.reason = lease.reason or events.describe_shortfall(record)
 
     def has_hosts_of(self, booking: Booking | None) -> bool:
@@ -355,7 +355,8 @@ class ScheduleLedger:
 
         A lease is over once its servers are gone, and active only while all
         of them are observed to run.  It is unknown while they are unseen,
-        unless one of them is known not to run.
+        unless one of them is known not to run.  It is suspended once they
+        were observed not to run.
         """
         lease = record.lease
         if lease.state in lease_states.FINAL and any(
@@ -363,6 +364,9 @@ class ScheduleLedger:
                 or (record.uuid, number) in self._cloud_state.pending
                 for number, node in enumerate(record.nodes)):
             return str(LeaseState.ENDING)
+        if lease.state in lease_states.SAVED and observation.may_run(
+                record, self._cloud_state):
+            return str(LeaseState.SUSPENDING)
         if lease.state is LeaseState.ACTIVE and record.unseen and (
                 record.served.since is not None):
             return str(LeaseState.UNKNOWN)

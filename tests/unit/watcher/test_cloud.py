@@ -289,7 +289,7 @@ class CloudTest(fakes.TestCase):
             thing(id='f1', extra_specs={vocabulary.MARKER: 'true'})]
         for error in (ksa_exceptions.ConnectTimeout(),
                       sdk_exceptions.HttpException(http_status=504)):
-            self.cloud.gate.note_answer(0)
+            self.cloud.gate.note_answer(0, complete=True)
             self.compute.servers.reset_mock()
             self.compute.servers.side_effect = error
             for _ in range(2):
@@ -297,6 +297,14 @@ class CloudTest(fakes.TestCase):
                 self.assertRaises(cloud_errors.TimedOut,
                                   self.cloud.servers_on, 'h1')
             self.compute.servers.assert_called_once()
+
+    def test_lists_are_requested_unless_they_would_wait(self):
+        gate = self.cloud.gate
+        for seconds, complete, closed in (
+                (9, True, False), (11, True, True), (0.1, False, False),
+                (5, False, True), (1, True, False)):
+            gate.note_answer(seconds, complete)
+            self.assertEqual(closed, gate.closed, (seconds, complete))
 
     def hosts(self, *listed):
         root = fakes.uid(100)

@@ -124,7 +124,7 @@ class PollerTest(TestCase):
         # The others come first from now on, and one request tells the rest.
         self.assertEqual([3, 4, 6, 7, 8, 1], self.poll(waiters))
         self.cloud.silent = set()
-        self.cloud.gate.note_answer(0)
+        self.cloud.gate.note_answer(0, complete=True)
         self.assertEqual([], self.poll(waiters))
         self.assertFalse(any(one.unseen or one.gone for one in waiters))
 

@@ -28,6 +28,19 @@ class LookUpTest(unittest.TestCase):
             {'a': 'server', 'e': 'another'}, {'c'}, {'b'}, {'d', 'f'}), found)
         self.assertEqual(list('abcdef'), requests)
 
+    def test_only_one_request_waits_for_a_cell(self):
+        for wait, number in ((0.1, 3), (5.0, 1)):
+            now = [0.0]
+
+            class Cloud:
+                def server(self, uuid, now=now, wait=wait):
+                    now[0] += wait
+                    raise cloud_errors.Unseen(uuid)
+
+            found = server_lookup.look_up_servers(
+                Cloud(), ['a', 'b', 'c'], lambda now=now: now[0])
+            self.assertEqual(number, len(found.unseen))
+
     def test_error_of_nova_itself_is_raised(self):
         class Cloud:
             def server(self, uuid):

@@ -179,12 +179,43 @@ class UnreachableTest(base.EngineTestCase):
         self.world.store.change(lease, 'asked', {'hold': True})
         self.world.until(120)
         self.assertEqual('suspending', self.world.state(lease))
-        self.assertEqual(1, [text for kind, text in self.world.events(lease)
-                             if kind == 'late'].count(
-                                 'it is suspended later than planned'))
+        self.world.restart()
+        self.world.until(130)
+        self.assertEqual('suspending', self.world.state(lease))
         self.silence('none')
-        self.world.until(140)
+        self.world.until(150)
         self.assertEqual(['SUSPENDED'], self.nova.statuses(lease))
+        self.assertEqual('suspended-queued', self.world.state(lease))
+
+    def test_lease_whose_suspended_servers_are_unseen_is_suspended(self):
+        lease = self.world.ask(1, duration=300)
+        self.world.until(40)
+        self.world.store.change(lease, 'asked', {'hold': True})
+        self.world.until(70)
+        self.silence()
+        self.world.until(120)
+        self.assertEqual('suspended-queued', self.world.state(lease))
+
+    def test_reservation_waits_for_the_suspension_of_another_lease(self):
+        lease = self.world.ask(12, duration=300)
+        self.world.until(40)
+        ahead = self.world.ask(12, duration=60, start=NOW + 100)
+        self.world.until(60)
+        self.assertEqual('scheduled', self.world.state(ahead))
+        self.silence()
+        self.world.until(200)
+        self.assertEqual(('suspending', 'starting'), (
+            self.world.state(lease), self.world.state(ahead)))
+        self.silence('none')
+        self.world.until(240)
+        self.assertEqual(('active', 12), (
+            self.world.state(ahead), self.nova.statuses(ahead).count(
+                'ACTIVE')))
+        self.assertTrue(self.world.state(lease).startswith('suspended'))
+        self.world.until(700)
+        self.assertEqual(['done', 'done'], [
+            self.world.state(one) for one in (lease, ahead)])
+        self.assertEqual([], self.world.overloads)
 
     def test_cancelled_lease_ends_when_its_cell_answers(self):
         lease = self.world.ask(1, duration=300)
