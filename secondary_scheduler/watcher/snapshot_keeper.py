@@ -143,6 +143,7 @@ class SnapshotKeeper:
         """
         cloud, now, complete = self._connect(), self._clock(), True
         listed: dict[str, NovaServer] = {}
+        closed = cloud.gate.closed
         try:
             listed = cloud.servers()
         except TimedOut:
@@ -150,7 +151,8 @@ class SnapshotKeeper:
         reported = {one.uuid for report in self._reports.hosts().values()
                     for one in report.instances}
         found = self._resolve(cloud, listed, complete, {
-            *known, *self.snapshot.servers, *(reported - self._strangers)})
+            *known, *self.snapshot.servers, *(reported - self._strangers)},
+            look_up=complete or closed)
         self._strangers |= reported - found.servers.keys() - found.unseen
         self._seen_at = {uuid: self._seen_at[uuid] for uuid in found.servers
                          if uuid in self._seen_at}
@@ -186,7 +188,7 @@ class SnapshotKeeper:
             self.refresh_servers()
             return
         listed: dict[str, NovaServer] = {}
-        complete = True
+        complete, closed = True, cloud.gate.closed
         try:
             for name in names:
                 listed.update(cloud.servers_on(name))
@@ -202,7 +204,8 @@ class SnapshotKeeper:
             reports = [self._reports.get(name) for name in names]
             there |= {one.uuid for report in reports if report
                       for one in report.instances} - self._strangers
-        found = self._resolve(cloud, listed, complete, there)
+        found = self._resolve(cloud, listed, complete, there,
+                              look_up=complete or closed)
         with self._lock:
             others = {uuid: server for uuid, server
                       in self.snapshot.servers.items() if uuid not in there}
@@ -211,11 +214,13 @@ class SnapshotKeeper:
                 unseen=self.snapshot.unseen - there | found.unseen)
 
     def _resolve(self, cloud: Cloud, listed: Mapping[str, NovaServer],
-                 complete: bool, wanted: Collection[str]) -> _Resolved:
+                 complete: bool, wanted: Collection[str], look_up: bool
+                 ) -> _Resolved:
         """Find out about the wanted servers that a list does not show.
 
         :param complete: the list has been answered.  Otherwise running
             servers are as their agents report them.
+        :param look_up: no request has waited for a cell yet, so one may.
         """
         before, now = self.snapshot.servers, self._clock()
         missing = set(wanted) - listed.keys()
@@ -225,7 +230,8 @@ class SnapshotKeeper:
             if self._is_reported_running(uuid)}
         asked = sorted(missing - hidden - self._need_no_look_up(confirmed),
                        key=lambda uuid: (self._seen_at.get(uuid, 0.0), uuid))
-        answer = server_lookup.look_up_servers(cloud, asked[:_LOOK_UPS])
+        answer = server_lookup.look_up_servers(
+            cloud, asked[:_LOOK_UPS] if look_up else ())
         for uuid in answer.found:
             self._reached_at[answer.found[uuid].host or ''] = now
         self._note_unreachable({

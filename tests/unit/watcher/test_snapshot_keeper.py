@@ -40,6 +40,13 @@ class SnapshotKeeperTest(unittest.TestCase):
             time.sleep(0.001)
         return set(self.keeper.snapshot.unreachable_hosts)
 
+    def silence(self):
+        """Let a cell be silent, and the keeper know its hosts."""
+        self.cloud.silent = {'h2', 'h3'}
+        for _ in range(2):
+            self.keeper.refresh_servers()
+        self.away()
+
     def report(self, name, *numbers, **changes):
         self.book.accept(fakes.report(
             name, [self.cloud.known[fakes.uid(one)] for one in numbers],
@@ -83,7 +90,9 @@ class SnapshotKeeperTest(unittest.TestCase):
         for number in (1, 2, 5, 6):
             self.cloud.change(number, status='SUSPENDED')
         for _ in range(40):
+            waits = self.cloud.waits
             self.keeper.refresh_servers()
+            self.assertLessEqual(self.cloud.waits, waits + 1)
             self.away()
             self.now += 2
         # A list, and a server each of h2 and h3 at most.
@@ -94,9 +103,7 @@ class SnapshotKeeperTest(unittest.TestCase):
             fakes.uid(1)].status)
 
     def test_violated_host_is_refreshed_beside_a_silent_cell(self):
-        self.cloud.silent = {'h2', 'h3'}
-        self.keeper.refresh_servers()
-        self.away()
+        self.silence()
         self.cloud.change(1, status='SUSPENDED')
         self.report('h1', 2, 3, 4)
         waits = self.cloud.waits
@@ -108,9 +115,7 @@ class SnapshotKeeperTest(unittest.TestCase):
         self.assertEqual(set(range(5, 13)), self.unseen())
 
     def test_report_confirms_running_servers_without_a_list(self):
-        self.cloud.silent = {'h2', 'h3'}
-        self.keeper.refresh_servers()
-        self.away()
+        self.silence()
         self.report('h1', 1, 2, 3, 4)
         with mock.patch.object(self.cloud, 'server') as asked:
             self.keeper.refresh_servers()
