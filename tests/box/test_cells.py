@@ -168,7 +168,8 @@ def test_leases_survive_a_cell_that_is_away(kind, cloud, tenant, cells):
     wait_until(lambda: all(agent_status(one)['admission'] for one in others),
                120, lambda: f'{others} take secondaries again')
     ends, ends_there = (
-        ask(tenant, cell, 'idle', duration=END_S + BACKOFF_S, preemptible=False)
+        ask(tenant, cell, 'idle', duration=END_S + BACKOFF_S,
+            preemptible=False)
         for cell in (2, 1))
     for lease in (ends, ends_there):
         tenant.wait(lease, ['active'], 120)
