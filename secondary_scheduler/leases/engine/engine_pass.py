@@ -88,6 +88,7 @@ class EnginePass:
         self._process_due_events(now)
         for record in list(ledger.records.values()):
             self._update_schedule(record, now)
+            self._end_served_time(record)
 
     def _count_served_time(self, record: LeaseRecord) -> None:
         """Count the time in which all servers of a lease run.
@@ -100,7 +101,6 @@ class EnginePass:
         why = (observation.find_interruption(record, self._cloud_state)
                if active else None)
         if lease.state in lease_states.FINAL:
-            self._end_served_time(record)
             return
         running = observation.all_run(record, self._cloud_state)
         served.observe(
@@ -128,12 +128,12 @@ class EnginePass:
     def _end_served_time(self, record: LeaseRecord) -> None:
         """End the served time of a lease that is over.
 
-        If it ended while its servers were unseen, that waits until they are
-        seen again.  Only then a shortfall is known.
+        If its servers are unseen, that waits until they are seen again.  Only
+        then a shortfall is known.
         """
         served, lease = record.served, record.lease
         ran_on = observation.ran_on(record, self._cloud_state)
-        if ran_on is None:
+        if ran_on is None or lease.state not in lease_states.FINAL:
             return
         if ran_on and lease.ended is not None:
             served.until = max(served.until, lease.ended)

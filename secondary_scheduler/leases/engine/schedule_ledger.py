@@ -222,9 +222,6 @@ class ScheduleLedger:
             record.served.reset()
             for node in record.nodes:
                 node.ran = node.lived = node.gone = False
-        elif lease.state in (LeaseState.DONE, LeaseState.FAILED) and (
-                record.served.is_known):
-            lease.reason = lease.reason or events.describe_shortfall(record)
 
     def has_hosts_of(self, booking: Booking | None) -> bool:
         """Return whether all hosts of a booking are observed.

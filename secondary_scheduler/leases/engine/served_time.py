@@ -31,11 +31,6 @@ class ServedTime:
         return self.closed + (0.0 if self.since is None
                               else self.until - self.since)
 
-    @property
-    def is_known(self) -> bool:
-        """Whether the last observation has told if the servers run."""
-        return self.since is None or self.until == self.looked_at
-
     def observe(self, now: float, running: bool | None, excused: bool
                 ) -> None:
         """Account for one observation of the servers.

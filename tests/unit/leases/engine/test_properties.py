@@ -155,6 +155,11 @@ def _make_test():
             (17, ('away', 11, None)), (39, ('hold', False, None)),
             (54, ('server', 1, {'status': 'ACTIVE', 'preempted': False})),
             (73, ('away', 5, None)), (80, ('away', 11, None))])
+    # Nova is down at the start, and the servers are gone with the end.
+    @hypothesis.example(
+        leases=[(1, 15, None), (2, 7, None), (3, 54, 58)], history=[
+            (5, ('hold', True, None)), (6, ('hidden', 42, None)),
+            (17, ('down', True, None))])
     def check(leases, history):
         case = unittest.TestCase()
         try:
