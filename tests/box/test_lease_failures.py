@@ -103,6 +103,7 @@ def test_lease_above_the_quota_is_refused_with_its_figures(cloud, tenant):
 # -- ended by the engine
 
 
+@pytest.mark.soak
 def test_resources_that_go_before_the_start_end_leases(cloud, tenant, image):
     """Image, flavor, quota and trust are gone when servers are to boot."""
     image('test-gone')

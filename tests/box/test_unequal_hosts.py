@@ -112,6 +112,7 @@ def moved(cloud, owner, no_fleet, switch, pair):
         primaries.delete(cloud, uuid)
 
 
+@pytest.mark.soak
 def test_a_guest_moves_to_a_larger_host_and_to_a_smaller_one(pair, moved):
     small, large = pair
     assert moved['places'] == [small, large, small]
