@@ -31,7 +31,7 @@ BACKOFF_S = 32
 #: interval, and one request that waits for the cell.
 PASS_S = 20.0
 #: Duration of the leases that begin, and how late a boot in the other cell may
-#: be: Nova waits for the silent one four times at least.
+#: be: Nova waits for the silent one, too.
 LEASE_S, BOOT_S = 120, 40
 #: Use by the primary of a busy host, in percent, and seconds until the cloud
 #: has relieved it.
@@ -215,7 +215,7 @@ def test_leases_survive_a_cell_that_is_away(kind, cloud, tenant, cells):
     assert tenant.show(runs)['state'] == 'active'
     for lease in (ends, ends_there, begins):
         tenant.wait(lease, ['done'], 300)
-    # What it lacks at its end is the time for which Nova was late to boot it.
+    # It may lack the time by which Nova was late to boot it.
     tenant.wait(begins_there, ['done', 'failed'], 300)
     assert tenant.show(begins_there)['served'] >= LEASE_S - BOOT_S
     kept = {runs: 1, preempted: 2, elsewhere: 1}

@@ -136,7 +136,8 @@ allow_resize_to_same_host = false
 report_interval = 5
 service_down_time = 30
 rpc_response_timeout = 60
-# With these two, a silent cell delays the others less ("box up --cells 2").
+# With this and the quota by Placement, a silent cell delays boots in the
+# others less ("box up --cells 2").
 cell_worker_thread_pool_size = 20
 [api_database]
 connection = {db_api}

@@ -132,8 +132,10 @@ class EnginePass:
         then a shortfall is known.
         """
         served, lease = record.served, record.lease
+        if lease.state not in lease_states.FINAL:
+            return
         ran_on = observation.ran_on(record, self._cloud_state)
-        if ran_on is None or lease.state not in lease_states.FINAL:
+        if ran_on is None:
             return
         if ran_on and lease.ended is not None:
             served.until = max(served.until, lease.ended)
