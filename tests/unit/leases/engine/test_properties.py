@@ -11,17 +11,13 @@ from hypothesis import strategies as st
 from secondary_scheduler.leases.engine.values import LeaseOperation, Nature
 from secondary_scheduler.model import lease_states
 from tests.unit.leases.api.services import NOW
-from tests.unit.leases.engine import fakes
+from tests.unit.leases.engine import fakes, property_parts
 
 GIVE_UP, PERIOD = 40.0, 4.0
 OPTIONS = dataclasses.replace(fakes.OPTIONS, give_up=GIVE_UP)
 #: Seconds with random events, and seconds after which all leases have ended:
 #: failing leases are given up, and the others run for their duration.
 TROUBLED, OVER = 80, 80 + 8 * 60
-
-#: Each part is a test of its own, so that parts run in parallel.
-EXAMPLES = max(300, hypothesis.settings().max_examples)
-PARTS = -(-EXAMPLES // 1000)
 
 ANSWERS = st.sampled_from([None, *Nature])
 KINDS = st.sampled_from([LeaseOperation.BOOT, LeaseOperation.SUSPEND,
@@ -142,8 +138,8 @@ class PropertiesTest(unittest.TestCase):
     """Has one test for each part; they are added below."""
 
 
-def _make_test():
-    @hypothesis.settings(max_examples=EXAMPLES // PARTS, deadline=None)
+def _make_check():
+    @property_parts.settings
     @hypothesis.given(leases=LEASES, history=HISTORIES)
     # Nova cannot suspend a server in rescue mode.
     @hypothesis.example(leases=[(1, 5, None)], history=[
@@ -167,12 +163,11 @@ def _make_test():
         finally:
             case.doCleanups()
 
-    return lambda self: check()
+    return check
 
 
-for _part in range(PARTS):
-    setattr(PropertiesTest, f'test_states_and_served_time_are_true_{_part}',
-            _make_test())
+property_parts.add_parts(
+    PropertiesTest, 'test_states_and_served_time_are_true', _make_check)
 
 
 def _check(case, leases, history):

@@ -16,10 +16,9 @@ from secondary_scheduler.leases.engine.values import (
 )
 from secondary_scheduler.model import lease_states
 from tests.unit.leases.api.services import NOW
-from tests.unit.leases.engine import base, fakes
+from tests.unit.leases.engine import base, fakes, property_parts
 from tests.unit.leases.engine.test_properties import hide_servers
 
-EXAMPLES = max(300, hypothesis.settings().max_examples)
 #: Times at which other servers or hosts are unseen: a mask of each.
 MOMENTS = st.lists(st.tuples(
     st.integers(0, 50), st.integers(0, 63), st.integers(0, 7)), max_size=5)
@@ -300,8 +299,11 @@ class UnreachableTest(base.EngineTestCase):
 
 
 class UnseenPropertyTest(unittest.TestCase):
+    """Has one test for each part; they are added below."""
 
-    @hypothesis.settings(max_examples=EXAMPLES, deadline=None)
+
+def _make_check():
+    @property_parts.settings
     @hypothesis.given(moments=MOMENTS, leases=st.lists(st.tuples(
         st.integers(1, 3), st.integers(15, 40)), min_size=1, max_size=2))
     # A deletion that was ordered before its server is unseen takes effect.
@@ -314,36 +316,44 @@ class UnseenPropertyTest(unittest.TestCase):
                         [(1, 55), (2, 27)])
     @hypothesis.example([(13, 20, 0), (65, 49, 0), (72, 7, 7)],
                         [(3, 45), (3, 55)])
-    def test_no_lease_ends_and_no_node_boots_twice(self, moments, leases):
+    def check(moments, leases):
         case = unittest.TestCase()
         try:
-            self.check(case, sorted(moments), leases)
+            _check_unseen(case, sorted(moments), leases)
         finally:
             case.doCleanups()
 
-    def check(self, case, moments, leases):
-        world = fakes.World(case, dataclasses.replace(
-            base.OPTIONS, give_up=1800.0))
-        asked = [world.ask(number, duration=duration)
-                 for number, duration in leases]
-        calm = max([50, *(moment for moment, _, _ in moments)]) + 10
-        for moment, servers, hosts in [*moments, (calm, 0, 0)]:
-            world.until(moment)
-            hide_servers(world.nova, servers)
-            world.nova.silent = {f'h{number + 1}' for number in range(3)
-                                 if hosts >> number & 1}
-        while world.clock.now < NOW + 600 and not all(
-                world.state(one) in lease_states.FINAL for one in asked):
-            world.until(world.clock.now - NOW + 4, period=4.0)
-        for uuid, (_, duration) in zip(asked, leases, strict=True):
-            found = world.store.get(uuid)
-            self.assertEqual(('done', ''), (found.state, found.reason),
-                             world.events(uuid))
-            self.assertGreaterEqual(found.served, duration - 8)
-        deleted = [key for _, key, status in world.nova.story
-                   if status == 'DELETED']
-        self.assertEqual(sum(number for number, _ in leases), len(deleted))
-        self.assertEqual({}, world.nova.servers)
+    return check
+
+
+property_parts.add_parts(
+    UnseenPropertyTest, 'test_no_lease_ends_and_no_node_boots_twice',
+    _make_check)
+
+
+def _check_unseen(case, moments, leases):
+    world = fakes.World(case, dataclasses.replace(
+        base.OPTIONS, give_up=1800.0))
+    asked = [world.ask(number, duration=duration)
+             for number, duration in leases]
+    calm = max([50, *(moment for moment, _, _ in moments)]) + 10
+    for moment, servers, hosts in [*moments, (calm, 0, 0)]:
+        world.until(moment)
+        hide_servers(world.nova, servers)
+        world.nova.silent = {f'h{number + 1}' for number in range(3)
+                             if hosts >> number & 1}
+    while world.clock.now < NOW + 600 and not all(
+            world.state(one) in lease_states.FINAL for one in asked):
+        world.until(world.clock.now - NOW + 4, period=4.0)
+    for uuid, (_, duration) in zip(asked, leases, strict=True):
+        found = world.store.get(uuid)
+        case.assertEqual(('done', ''), (found.state, found.reason),
+                         world.events(uuid))
+        case.assertGreaterEqual(found.served, duration - 8)
+    deleted = [key for _, key, status in world.nova.story
+               if status == 'DELETED']
+    case.assertEqual(sum(number for number, _ in leases), len(deleted))
+    case.assertEqual({}, world.nova.servers)
 
 
 class GiveUpTest(base.EngineTestCase):
