@@ -18,6 +18,7 @@ from secondary_scheduler.cmd import (
     console,
     flavors,
     hosts,
+    leader,
     lease_db,
     orphans,
     plan,
@@ -28,7 +29,7 @@ from secondary_scheduler.reading import values
 
 #: Command groups that use a cloud, and those that use none.
 ONLINE: tuple[types.ModuleType, ...] = (hosts, flavors)
-OFFLINE: tuple[types.ModuleType, ...] = (plan, simulate, lease_db)
+OFFLINE: tuple[types.ModuleType, ...] = (plan, simulate, lease_db, leader)
 
 DESCRIPTION = """\
 Prepare compute hosts and flavors for secondary instances, which use the
@@ -57,7 +58,7 @@ def build_parser() -> argparse.ArgumentParser:
                         help='cloud in clouds.yaml (default: OS_CLOUD, or '
                              'the other OS_* variables)')
     groups = parser.add_subparsers(
-        required=True, metavar='host|flavor|plan|simulate|lease-db')
+        required=True, metavar='host|flavor|plan|simulate|lease-db|leader')
     for module in (*ONLINE, *OFFLINE):
         module.add_parser(groups)
     return parser

@@ -16,20 +16,6 @@ given to both.
 
 OPTS: list[cfg.Opt] = [
     cfg.StrOpt(
-        'coordination_url',
-        default='file://$state_path/secondary',
-        secret=True,
-        help="""
-Coordination service in which the decision engines elect one leader, as a URL
-of the tooz library. Only the leader turns violations into audits, and action
-plans are claimed under a lock there, so that two engines never act on one
-violation twice. The default, files in Watcher's state directory, is right for
-decision engines on one machine: the kernel gives the lock to another engine as
-soon as the leader dies. Engines on several machines need a service that all of
-them reach, e.g. ``mysql://user:password@host/watcher`` (Watcher's own
-database) or ``etcd3+http://host:2379``.
-"""),
-    cfg.StrOpt(
         'constraints_file',
         default='',
         mutable=True,

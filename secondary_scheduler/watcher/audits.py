@@ -32,6 +32,18 @@ LOG = log.getLogger(__name__)
 _SILENT = 90
 
 
+def cancel_plan(plan: Any, why: str) -> None:
+    """Cancel a plan and its unfinished actions, with a status message."""
+    ctx = context.make_context(is_admin=True)
+    # Eager: saving them sends notifications, which contain their relations.
+    actions = objects.Action.list(ctx, eager=True, filters={
+        'action_plan_id': plan.id, 'state__in': UNFINISHED})
+    for one in (objects.ActionPlan.get_by_id(ctx, plan.id, eager=True),
+                *actions):
+        one.state, one.status_message = 'CANCELLED', why
+        one.save()
+
+
 class AuditManager:
     """Writes our audits and plans, and triggers decision engines."""
 
@@ -129,7 +141,4 @@ class AuditManager:
                    f'{silent:.0f} s')
             LOG.warning('Plan %(plan)s: %(why)s.',
                         {'plan': plan.uuid, 'why': why})
-            unfinished = [one for one in actions if one.state in UNFINISHED]
-            for one in (plan, *unfinished):
-                one.state, one.status_message = 'CANCELLED', why
-                one.save()
+            cancel_plan(plan, why)

@@ -92,9 +92,11 @@ seconds ago and its agent reports the same ones as running.
             CONF, self.cluster_state.accept,
             f'watcher-{CONF.host}-{os.getpid()}-{uuid.uuid4().hex[:8]}',
             describe=self.cluster_state.describe_host).start()
+        coordination = leader.shared()
+        coordination.start()
         policy_watch.PolicyWatch(
-            CONF, self.cluster_state, leader.shared()).start()
-        runner.LeaseRunner(CONF, self.cluster_state, leader.shared()).start()
-        recorder.Recorder(CONF, self.cluster_state, leader.shared()).start()
+            CONF, self.cluster_state, coordination).start()
+        runner.LeaseRunner(CONF, self.cluster_state, coordination).start()
+        recorder.Recorder(CONF, self.cluster_state, coordination).start()
         metrics.start_metrics(CONF, self.cluster_state,
-                              decision_measures.shared(), leader.shared())
+                              decision_measures.shared(), coordination)

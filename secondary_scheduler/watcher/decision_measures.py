@@ -9,6 +9,7 @@ import time
 
 from secondary_scheduler.model import measures
 from secondary_scheduler.watcher import per_process
+from secondary_scheduler.watcher.terms import WaitingOperations
 
 
 class DecisionMeasures:
@@ -41,6 +42,8 @@ class DecisionMeasures:
         #: Leases that are not over, by state; None unless this engine runs
         #: them.
         self.leases: Mapping[str, int] | None = None
+        #: Operations that wait to begin; None unless this engine leads.
+        self.waiting: WaitingOperations | None = None
         #: Servers of leases that the database does not know, likewise.
         self.unknown_servers: int | None = None
 

@@ -2,120 +2,168 @@
 
 """Leader election among decision engines, and the lock for claiming plans.
 
-Both are tooz locks.  Watcher's own election (ServiceMonitoringBase) is not
-used: its heartbeats of 60 s are judged after 90 s.  After a crash there would
-be no leader for a minute, and two engines may both believe to be the leader.
+Both are locks in Watcher's database (``database_locks``).  Watcher's own
+election (ServiceMonitoringBase) is not used: its heartbeats of 60 s are judged
+after 90 s.  After a crash there would be no leader for a minute, and two
+engines may both believe to be the leader.
+
+Each leadership has a term.  The actions that a leader orders carry it, and
+begin only while it is the present one.  A leader that was stopped for a
+while, or cut off, so has no effect after another one has taken over.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
-import os
-import socket
 import threading
-from typing import Any
-import uuid
+import time
 
 from oslo_log import log
-from tooz import coordination
 
 from secondary_scheduler.watcher import per_process
+from secondary_scheduler.watcher.database_locks import (
+    LEADER,
+    PLANS,
+    RENEWAL_S,
+    DatabaseLock,
+    LockRow,
+    LockTable,
+    owner_name,
+)
 from secondary_scheduler.watcher.settings import CONF
 
 LOG = log.getLogger(__name__)
 
-LEADER = b'secondary-leader'
-PLANS = b'secondary-plans'
+#: Seconds to wait for the lock for claiming plans.
+_CLAIM_S = 10.0
+#: Seconds between two attempts to acquire the lock for claiming plans.
+_RETRY_S = 0.1
 
 
 class Coordination:
-    """Client of the coordination service.
+    """Locks of this process that all decision engines share."""
 
-    Only ``claiming`` raises exceptions.
-    """
+    def __init__(self, table: LockTable,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        owner = owner_name()
+        self._table = table
+        self._leader = DatabaseLock(table, LEADER, owner, clock)
+        self._plans = DatabaseLock(table, PLANS, owner, clock)
+        self._claim = threading.Lock()
+        self._claimed = False
+        self._led = False
+        self._trouble = ''
 
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._mutex = threading.Lock()
-        self._coordinator: Any = None
-        self._leading: Any = None
+    def start(self) -> None:
+        """Start the thread that renews the locks."""
+        threading.Thread(target=self._run, daemon=True,
+                         name='secondary-leader').start()
 
-    def _started(self) -> Any:
-        if self._coordinator is None:
-            member = f'{socket.gethostname()}-{os.getpid()}-{uuid.uuid4()}'
-            coordinator = coordination.get_coordinator(
-                self._url, member.encode())
-            coordinator.start(start_heart=True)
-            self._coordinator = coordinator
-        return self._coordinator
+    def _run(self) -> None:
+        while True:
+            began = time.monotonic()
+            self.renew()
+            time.sleep(max(0.1, RENEWAL_S - (time.monotonic() - began)))
 
-    def _forget(self) -> None:
-        """Drop a failed connection; the next use opens another one."""
-        coordinator, self._coordinator = self._coordinator, None
-        self._leading = None
-        if coordinator is not None:
-            with contextlib.suppress(Exception):
-                coordinator.stop()
+    def renew(self) -> None:
+        """Renew the locks that are held; take a free leadership.
+
+        Without the database there is no leader.
+        """
+        trouble = ''
+        try:
+            self._leader.acquire()
+            if self._claimed:
+                self._plans.renew()
+        except Exception as exc:    # drivers raise more than DBError
+            trouble = str(exc).partition('\n')[0]
+            if trouble != self._trouble:
+                LOG.warning('Leadership cannot be renewed: %s', trouble)
+        self._trouble = trouble
+        leads = self._leader.held
+        if leads and not self._led:
+            LOG.info('This decision engine leads for secondaries, in term '
+                     '%d.', self._leader.term)
+        elif self._led and not leads:
+            LOG.warning('Leadership for secondaries was lost.')
+        self._led = leads
 
     def am_i_leader(self) -> bool:
-        """Return whether this process leads; acquire a free leadership.
+        """Return whether this process leads, by its last renewal."""
+        return self._leader.held
 
-        Without the coordination service there is no leader.
+    @property
+    def term(self) -> int:
+        """Term of the last leadership of this process, 0 if there was none."""
+        return self._leader.term
+
+    def read_leader(self) -> LockRow:
+        """Return the leadership as the database has it.
+
+        :raises oslo_db.exception.DBError: if the database fails.
         """
-        with self._mutex:
-            try:
-                if self._leading is None:
-                    lock = self._started().get_lock(LEADER)
-                    if lock.acquire(blocking=False):
-                        self._leading = lock
-                        LOG.info('This decision engine leads for '
-                                 'secondaries.')
-                elif not self._still_owner(self._leading):
-                    LOG.warning('Leadership for secondaries was lost.')
-                    self._leading = None
-            except Exception as exc:   # drivers raise more than ToozError
-                LOG.warning('Coordination failed, not leading: %s', exc)
-                self._forget()
-            return self._leading is not None
+        return self._table.read(LEADER)
 
-    @staticmethod
-    def _still_owner(lock: Any) -> bool:
-        if not lock.acquired:
-            return False
-        try:
-            return bool(lock.is_still_owner())
-        except NotImplementedError:
-            return True     # not implemented by this tooz driver
+    def confirm_term(self, term: int) -> None:
+        """Check that this process leads in a term at this moment.
+
+        :raises RuntimeError: if it does not.
+        :raises oslo_db.exception.DBError: if the database fails.
+        """
+        if not self._leader.renew() or self._leader.term != term:
+            raise RuntimeError('Another decision engine leads')
 
     @contextlib.contextmanager
-    def claiming(self, timeout: int = 10) -> Iterator[None]:
+    def claiming(self, timeout: float | None = None
+                 ) -> Iterator[Callable[[], None]]:
         """Hold the lock under which plans are claimed.
 
-        :raises RuntimeError: if it is not acquired within ``timeout`` s.
+        :returns: a function that raises ``RuntimeError`` if the lock was
+            lost.  It is called before what was claimed takes effect.
+        :raises RuntimeError: if the lock is not acquired within ``timeout``
+            seconds (default: ``_CLAIM_S``).
         """
-        try:
-            with self._mutex:
-                lock = self._started().get_lock(PLANS)
-            taken = lock.acquire(blocking=True, timeout=timeout)
-        except Exception as exc:
-            with self._mutex:
-                self._forget()
-            raise RuntimeError(f'No lock for claiming plans: {exc}') from exc
-        if not taken:
+        timeout = _CLAIM_S if timeout is None else timeout
+        until = time.monotonic() + timeout
+        if not self._claim.acquire(timeout=timeout):
             raise RuntimeError('The lock for claiming plans is taken')
         try:
-            yield
+            self._await_plans(until)
+            yield self._check_plans
         finally:
-            lock.release()
+            self._claimed = False
+            try:
+                self._plans.release()
+            except Exception as exc:
+                LOG.warning('The lock for claiming plans is not released: %s',
+                            exc)
+            self._claim.release()
+
+    def _await_plans(self, until: float) -> None:
+        try:
+            while not self._plans.acquire():
+                if time.monotonic() >= until:
+                    raise RuntimeError('The lock for claiming plans is taken')
+                time.sleep(_RETRY_S)
+        except RuntimeError:
+            raise
+        except Exception as exc:
+            raise RuntimeError(f'No lock for claiming plans: {exc}') from exc
+        self._claimed = True
+
+    def _check_plans(self) -> None:
+        try:
+            kept = self._plans.renew()
+        except Exception as exc:
+            raise RuntimeError(f'No lock for claiming plans: {exc}') from exc
+        if not kept:
+            raise RuntimeError('The lock for claiming plans was lost')
 
     def stop(self) -> None:
-        """Release leadership and disconnect."""
-        with self._mutex:
-            if self._leading is not None:
-                with contextlib.suppress(Exception):
-                    self._leading.release()
-            self._forget()
+        """Release the leadership, so that another engine takes it at once."""
+        with contextlib.suppress(Exception):
+            self._leader.release()
 
 
-#: The connection of this process to the coordination service.
+#: The locks of this process.
 shared = per_process.PerProcess(
-    lambda: Coordination(CONF.secondary_watcher.coordination_url))
+    lambda: Coordination(LockTable(lambda: CONF.database.connection)))

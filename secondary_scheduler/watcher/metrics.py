@@ -22,10 +22,10 @@ PORTS = 8
 
 
 def metric_families(state: ClusterState, found: DecisionMeasures,
-                    leads: bool) -> Iterator[Any]:
+                    term: int | None) -> Iterator[Any]:
     """Yield the metrics of a decision engine; unknown values are left out.
 
-    :param leads: this engine is the leader.
+    :param term: term of the leadership; None if another engine leads.
     """
     from secondary_scheduler import exposition as families
     hosts = {name: host for name, host in state.snapshot.hosts.items()
@@ -38,7 +38,20 @@ def metric_families(state: ClusterState, found: DecisionMeasures,
                                                )[0]
                       for name, host in hosts.items())
     yield families.make_gauge(
-        PREFIX + 'leading', 'Whether this engine is the leader', leads)
+        PREFIX + 'leading', 'Whether this engine is the leader',
+        term is not None)
+    yield families.make_gauge(
+        PREFIX + 'term', 'Term in which this engine leads', term)
+    waiting = found.waiting if term is not None else None
+    yield families.make_gauges(
+        PREFIX + 'queued_operations', 'Operations that wait to begin',
+        'purpose', {} if waiting is None else {
+            'relief': waiting.relief, 'other': waiting.other})
+    yield families.make_gauge(
+        PREFIX + 'oldest_relief_seconds', 'Longest time for which a violation '
+        'waits for its first operation', None if waiting is None else max(
+            waiting.oldest_relief or 0.0,
+            state.window.longest_wait(state.clock()) or 0.0))
     yield families.make_gauge(
         PREFIX + 'snapshot_age_seconds', 'Age of the facts about hosts',
         state.clock() - state.snapshot.hosts_time
@@ -115,8 +128,9 @@ def start_metrics(conf: cfg.ConfigOpts, state: ClusterState,
         from secondary_scheduler import exposition
         exposition.serve_metrics(
             str(options.metrics_address), options.metrics_port,
-            lambda: metric_families(state, found,
-                                    coordination.am_i_leader()), PORTS)
+            lambda: metric_families(
+                state, found, coordination.term
+                if coordination.am_i_leader() else None), PORTS)
     except ImportError:
         LOG.error('There are no metrics: prometheus_client is missing. '
                   'Install it by "pip install '

@@ -12,6 +12,7 @@ from watcher.decision_engine.planner import weight
 
 from secondary_scheduler.watcher import leader, stages
 from secondary_scheduler.watcher.action_members import members_of
+from secondary_scheduler.watcher.audits import cancel_plan
 from secondary_scheduler.watcher.history import DROPPED, AuditHistory
 from secondary_scheduler.watcher.settings import CONF
 
@@ -39,21 +40,32 @@ class SecondaryPlanner(weight.WeightPlanner):
     def schedule(self, context: Any, audit_id: int, solution: Any) -> Any:
         """Create the action plan and its actions in Watcher's database.
 
-        :raises RuntimeError: if the lock for claiming is not acquired.
+        :raises RuntimeError: if the lock for claiming is not acquired, or is
+            lost; the plan is cancelled then.
         """
         if not solution.actions:
             last = self._last_empty_plan(context, audit_id)
             if last is not None:
                 return self._update_plan(context, last, solution)
             return self._create(context, audit_id, solution, [])
-        with leader.shared().claiming():
+        coordination = leader.shared()
+        with coordination.claiming() as check_claim:
             actions = solution.actions
             claimed = self._claimed_by_others(actions)
             if claimed:
                 LOG.warning('The plan is dropped: another one works on %s.',
                             ', '.join(sorted(claimed)))
                 actions = []
-            plan = self._create(context, audit_id, solution, actions)
+            # An operator launches the plans of other audits at any time.
+            term = (coordination.read_leader().term
+                    if objects.Audit.get_by_id(context, audit_id).auto_trigger
+                    else None)
+            plan = self._create(context, audit_id, solution, actions, term)
+            try:
+                check_claim()
+            except RuntimeError:
+                cancel_plan(plan, DROPPED)
+                raise
         batch = solution.actions[0]['input_parameters'].get('batch')
         if batch and actions:
             stages.mark(batch, stages.PLAN_CREATED)
@@ -100,7 +112,8 @@ class SecondaryPlanner(weight.WeightPlanner):
         return plan
 
     def _create(self, context: Any, audit_id: int, solution: Any,
-                actions: list[dict[str, Any]]) -> Any:
+                actions: list[dict[str, Any]], term: int | None = None
+                ) -> Any:
         plan = self.create_action_plan(context, audit_id, solution)
         self._create_efficacy_indicators(
             context, plan.id, solution.efficacy_indicators)
@@ -113,6 +126,7 @@ class SecondaryPlanner(weight.WeightPlanner):
             plan.save()
         uuids = {action['input_parameters']['operation_id']:
                  utils.generate_uuid() for action in actions}
+        stamp = {} if term is None else {'term': term}
         for action in actions:
             parameters = action['input_parameters']
             own = uuids[parameters['operation_id']]
@@ -120,7 +134,7 @@ class SecondaryPlanner(weight.WeightPlanner):
             objects.Action(
                 context, uuid=own, action_plan_id=plan.id,
                 action_type=action['action_type'],
-                input_parameters={**parameters, 'action': own,
+                input_parameters={**parameters, **stamp, 'action': own,
                                   'parents': parents},
                 parents=parents).create()
         return plan

@@ -12,7 +12,14 @@ from oslo_log import log
 from oslo_utils import timeutils
 
 from secondary_scheduler.model import cluster
-from secondary_scheduler.watcher import audits, cluster_state, leader, stages
+from secondary_scheduler.watcher import (
+    audits,
+    cluster_state,
+    decision_measures,
+    leader,
+    stages,
+    terms,
+)
 from secondary_scheduler.watcher.cloud_errors import CloudError
 from secondary_scheduler.watcher.cloud_snapshot import PREEMPTED, ComputeHost
 from secondary_scheduler.watcher.history import OneShotAudit, Switch
@@ -42,10 +49,13 @@ class PolicyWatch:
         self._state = state
         self._history = state.history
         self._audits = audits.AuditManager()
+        self._measures = decision_measures.shared()
         self._coordination = coordination
         self._began = state.clock()
         self._blocked_until = 0.0
         self._next_chores = 0.0
+        self._term = 0
+        self._taken_over_at = 0.0
         self._triggered_again: set[str] = set()
         self._warned: set[str] = set()
         self._fallen: frozenset[str] = frozenset()
@@ -75,7 +85,9 @@ class PolicyWatch:
         for host, since in self._state.relief_due().items():
             window.note_relief(host, now, time.time() - (now - since))
         if not self._coordination.am_i_leader():
+            self._measures.waiting = None
             return False
+        self._take_over_plans(now)
         if now >= self._blocked_until and self._has_heard_all(now):
             hosts = window.due(
                 self._conf.secondary_watcher.collect_window, now)
@@ -84,7 +96,19 @@ class PolicyWatch:
         if now >= self._next_chores:
             self._next_chores = now + _CHORES
             self._chores()
+            self._measures.waiting = terms.find_waiting()
         return window.waiting
+
+    def _take_over_plans(self, now: float) -> None:
+        """Take over the plans of earlier leaders.
+
+        For a while, since another engine may be about to store one.
+        """
+        term = self._coordination.term
+        if term != self._term:
+            self._term, self._taken_over_at = term, now + terms.TAKEOVER_S
+        if now < self._taken_over_at:
+            terms.take_over_plans(term)
 
     def _has_heard_all(self, now: float) -> bool:
         """Return whether every host has had the time to report.

@@ -29,6 +29,7 @@ from secondary_scheduler.watcher import (
     per_process,
     poller,
     stages,
+    terms,
 )
 from secondary_scheduler.watcher.cloud import Cloud
 from secondary_scheduler.watcher.cloud_errors import (
@@ -115,6 +116,7 @@ class SecondaryAction(base.BaseAction):
                 'parents': _UUIDS,
                 'lease': _TEXT, 'source': _TEXT, 'target': _TEXT,
                 'request': _TEXT, 'batch': _TEXT,
+                'term': {'type': 'integer'},
                 'place': _TEXT, 'not_before': _NUMBER,
                 'not_after': _NUMBER, 'expected': _NUMBER,
                 'wanted_cpu': _NUMBER,
@@ -197,13 +199,20 @@ class SecondaryAction(base.BaseAction):
         self.memory_mb, self.status = server.memory_mb, server.status
 
     def _await_turn(self) -> None:
-        """Wait until ``not_before``; skip the action after ``not_after``."""
+        """Wait until the time of the action, or until it has to be skipped.
+
+        It begins from ``not_before`` on, until ``not_after``, and only while
+        the leader that has ordered it leads.
+        """
         begin = self.input_parameters.get('not_before')
         if begin is not None:
             time.sleep(max(0.0, begin - time.time()))
         end = self.input_parameters.get('not_after')
         if end is not None and time.time() > end:
             self._skip('its time is past')
+        if not terms.await_leader(self.input_parameters):
+            self._skip('another decision engine leads than that which ordered '
+                       'it')
 
     def _skip(self, why: str, how: type[exception.ActionSkipped]
               = exception.ActionSkipped) -> NoReturn:

@@ -110,6 +110,15 @@ class Window:
         """Whether there are violations without an audit."""
         return bool(self._pending)
 
+    def longest_wait(self, now: float) -> float | None:
+        """Return the seconds for which a violation has had no audit.
+
+        :returns: those of the first one; None if there is no violation.
+        """
+        with self._lock:
+            return max((now - one.since for one in self._pending.values()),
+                       default=None)
+
     def due(self, length: float, now: float) -> tuple[str, ...]:
         """Return all violated hosts if the window has ended, else none."""
         with self._lock:

@@ -7,7 +7,6 @@ decision, the plan and its checker, strategy, planner, actions, and Watcher's
 objects in a database.  Nova is a dictionary of servers.
 """
 
-import tempfile
 import time
 from unittest import mock
 
@@ -67,9 +66,8 @@ class ThinPath(fakes.WatcherTestCase):
         self.patch(strategy.SecondaryWorkloads, 'get_goal',
                    return_value=goal.SecondaryWorkloadsGoal({}))
         self.patch(strategy.SecondaryWorkloads, 'cluster_state', self.seen)
-        self.coordination = leader.Coordination(
-            'file://' + tempfile.mkdtemp())
-        self.addCleanup(self.coordination.stop)
+        self.coordination = fakes.coordinate(self)
+        self.coordination.renew()
         self.patch(leader, 'shared', lambda: self.coordination)
         self.patch(planner.leader, 'shared', lambda: self.coordination)
         self.patch(cloud_connections, 'shared', lambda: self.cloud)

@@ -30,7 +30,7 @@ CORE = ('model', 'reading.values', 'reading.fields', 'cpu_affinity',
         'policies', 'estimation', 'plans', 'decisions', 'leases.scheduling')
 #: The core imports none of these platforms.
 PLATFORM = {'nova', 'watcher', 'placement', 'keystoneauth1', 'openstack',
-            'libvirt', 'stevedore', 'tooz'}
+            'libvirt', 'stevedore'}
 #: Nor modules for I/O, clocks or unseeded randomness.
 WORLD = {'asyncio', 'os', 'pathlib', 'random', 'requests', 'socket',
          'subprocess', 'threading', 'time'}

@@ -147,14 +147,15 @@ class Engine:
         self._waiting.clear()
         self._sweep.drop_state()
 
-    def run_pass(self) -> None:
+    def run_pass(self, term: int = 0) -> None:
         """Run one pass: observe the cloud, and order the operations due.
 
+        :param term: term of the leadership under which it runs.
         :raises Postponed: if the cloud does not answer, or another engine
             has written a pass meanwhile.
         """
         try:
-            self._run_pass()
+            self._run_pass(term)
         except schedules.Overtaken as exc:
             self.drop_state()
             raise Postponed(str(exc)) from exc
@@ -183,15 +184,17 @@ class Engine:
         if not trouble:
             self._looked_at = int(now)
 
-    def _run_pass(self) -> None:
+    def _run_pass(self, term: int) -> None:
         now = self._clock()
         requests = schedules.read_owner_requests(self._database)
         ledger = self._ledger
         if ledger is not None and (requests.keys() - ledger.records.keys()
                                    - {row.uuid for row in self._waiting}):
             ledger = None   # another engine has taken new leases
+        if ledger is not None and ledger.term != term:
+            ledger = None   # another engine may have led in between
         passes, rows = (
-            (0, []) if ledger else schedules.read_pass(self._database))
+            (0, []) if ledger else schedules.read_pass(self._database, term))
         cloud_state = self._cloud.observe_state(
             ledger.known_servers() if ledger
             else ScheduleLedger.servers_in(rows))
@@ -200,12 +203,12 @@ class Engine:
         if ledger is not None and not ledger.is_current(
                 cloud_state, estimates):
             ledger = None
-            passes, rows = schedules.read_pass(self._database)
+            passes, rows = schedules.read_pass(self._database, term)
         if ledger is None:
             self._waiting = []
             ledger = self._ledger = ScheduleLedger(
                 self._database, self._options.settings, cloud_state, estimates,
-                passes, int(now))
+                passes, int(now), term)
             ledger.restore_leases(rows)
         new = self._read_new(ledger, cloud_state, [
             row for row, text in rows if text is None])

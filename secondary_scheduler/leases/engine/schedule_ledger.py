@@ -64,12 +64,14 @@ class ScheduleLedger:
         estimates: Estimates,
         passes: int,
         now: int,
+        term: int,
     ) -> None:
         self._database = database
         self._settings = settings
         self._durations = estimates.fitted_times()
         self._cloud_state = cloud_state
         self._passes = passes
+        self.term = term
         self._now = now
         self.records: dict[str, LeaseRecord] = {}
         self._new_events: dict[str, list[NewEvent]] = {}
@@ -331,7 +333,7 @@ class ScheduleLedger:
                 self._plans[uuid] = slots[uuid] = found
         if changes or anyway:
             written = schedules.write_pass(
-                self._database, self._passes, changes, now,
+                self._database, self._passes, self.term, changes, now,
                 self._pricing.unsaved_state())
             self._passes += 1
             for lease, event in written:

@@ -23,8 +23,13 @@ from secondary_scheduler.leases.engine.values import (
 )
 from secondary_scheduler.watcher import leader, outcomes, per_process, stages
 from secondary_scheduler.watcher.action_members import ACTION_PREFIX
+from secondary_scheduler.watcher.audits import cancel_plan
 from secondary_scheduler.watcher.duration_record import DurationRecord
-from secondary_scheduler.watcher.history import LEASE_REQUEST, AuditHistory
+from secondary_scheduler.watcher.history import (
+    DROPPED,
+    LEASE_REQUEST,
+    AuditHistory,
+)
 
 LOG = log.getLogger(__name__)
 
@@ -89,6 +94,8 @@ class LeaseActionPlans:
 
     def __init__(self, history: AuditHistory) -> None:
         self._history = history
+        #: Term of the leadership under which plans are made.
+        self.term = 0
         self._applier = per_process.PerProcess(rpcapi.ApplierAPI)
         #: Actions that have ended recently, by id.
         self._ended: dict[int, Any] = {}
@@ -149,6 +156,10 @@ class LeaseActionPlans:
                     if action.input_parameters.get(CREATED):
                         found.booted[where] = action.input_parameters[CREATED]
                 continue
+            if action.state == 'SKIPPED' and (
+                    action.input_parameters.get('term', self.term)
+                    < self.term):
+                continue    # ordered by an earlier leader
             before = failures.get((where, kind))
             nature, why = outcomes.parse_failure(action.status_message)
             trust = action.input_parameters.get('trust')
@@ -180,19 +191,29 @@ class LeaseActionPlans:
         An audit of their own would delay operations that are due on a
         second.  Servers on which another plan works are left out; a later
         pass orders the operation again if it is still due.
+
+        :raises RuntimeError: if another engine leads, or claims plans.
         """
         ctx = self._context()
         audit = objects.Audit.get_by_uuid(ctx, switch, eager=True)
-        with leader.shared().claiming():
+        coordination = leader.shared()
+        with coordination.claiming() as check_claim:
+            coordination.confirm_term(self.term)
             busy = self._history.locks().busy_instances
             free = [one for one in orders if one.server not in busy]
             plans = [self._plan(ctx, audit, free[first:first + _TOGETHER])
                      for first in range(0, len(free), _TOGETHER)]
+            try:
+                check_claim()
+            except RuntimeError:
+                for plan in plans:
+                    cancel_plan(plan, DROPPED)
+                raise
         for plan in plans:
-            self._applier().launch_action_plan(ctx, plan)
+            self._applier().launch_action_plan(ctx, plan.uuid)
 
-    @staticmethod
-    def _plan(ctx: Any, audit: Any, orders: Iterable[OperationRequest]) -> str:
+    def _plan(self, ctx: Any, audit: Any, orders: Iterable[OperationRequest]
+              ) -> Any:
         plan = objects.ActionPlan(
             ctx, uuid=utils.generate_uuid(), audit_id=audit.id,
             strategy_id=audit.strategy_id, global_efficacy=[],
@@ -205,10 +226,11 @@ class LeaseActionPlans:
             objects.Action(
                 ctx, uuid=own, action_plan_id=plan.id, parents=[],
                 action_type=ACTION_PREFIX + one.kind.value,
-                input_parameters=action_parameters(one, number, plan.uuid, own)
-                ).create()
+                input_parameters={
+                    **action_parameters(one, number, plan.uuid, own),
+                    'term': self.term}).create()
         stages.mark(plan.uuid, stages.PLAN_CREATED)
-        return str(plan.uuid)
+        return plan
 
 
 def action_parameters(order: OperationRequest, number: int, batch: str,

@@ -5,6 +5,7 @@
 from collections.abc import Callable, Collection, Sequence
 import dataclasses
 
+from oslo_db import exception as db_exception
 from watcher.common import exception as watcher_exception
 
 from secondary_scheduler.leases.engine.values import (
@@ -50,6 +51,10 @@ class OpenStackLeaseCloud:
         self._usable: Collection[str] = ()
         #: Booted servers that Nova has shown, or that were deleted.
         self._settled: set[str] = set()
+
+    def lead(self, switches: list[Switch], term: int) -> None:
+        """Take the audits and the leadership of the next pass."""
+        self.switches, self._plans.term = switches, term
 
     def observe_state(self, known: Collection[str]) -> CloudState:
         """Return the present state.
@@ -162,7 +167,8 @@ class OpenStackLeaseCloud:
         """
         try:
             self._plans.create_plans(orders, self.switches[0].uuid)
-        except (RuntimeError, watcher_exception.WatcherException) as exc:
+        except (RuntimeError, db_exception.DBError,
+                watcher_exception.WatcherException) as exc:
             raise CloudDown(str(exc)) from exc
 
 

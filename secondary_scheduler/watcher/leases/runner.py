@@ -64,7 +64,7 @@ class LeaseRunner:
             switches = [one for one in self._seen.history.switches()
                         if one.on and one.leases]
             if switches and self._coordination.am_i_leader():
-                self._pass(switches)
+                self._pass(switches, self._coordination.term)
             elif self._parts is not None:
                 # Another engine changes leases from now on.
                 self._parts[0].drop_state()
@@ -80,15 +80,15 @@ class LeaseRunner:
         except Exception:
             LOG.exception('A pass of the lease engine failed.')
 
-    def _pass(self, switches: list[Switch]) -> None:
+    def _pass(self, switches: list[Switch], term: int) -> None:
         if self._parts is None:
             self._parts = self._build()
         engine, cloud = self._parts
-        cloud.switches = switches
+        cloud.lead(switches, term)
         began = time.monotonic()
         done = False
         try:
-            engine.run_pass()
+            engine.run_pass(term)
             done = True
         finally:
             self._measures.note_pass(

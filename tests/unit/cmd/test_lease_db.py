@@ -35,19 +35,19 @@ class LeaseDbTest(unittest.TestCase):
             (1, 'There are no tables: run "secondary-scheduler lease-db '
                 'sync".\n'), self.run_command('version'))
         self.assertEqual(
-            (0, 'The tables have version 0010 now, before there were none.'
+            (0, 'The tables have version 0011 now, before there were none.'
                 '\n'), self.run_command('sync'))
-        self.assertEqual((0, 'The tables have version 0010.\n'),
+        self.assertEqual((0, 'The tables have version 0011.\n'),
                          self.run_command('sync'))
-        self.assertEqual((0, '0010\n'), self.run_command('version'))
+        self.assertEqual((0, '0011\n'), self.run_command('version'))
 
     def test_downgrade_accepts_older_versions_only(self):
         self.run_command('sync')
         self.assertEqual(
-            (0, 'The tables have version 0001 now, before 0010.\n'),
+            (0, 'The tables have version 0001 now, before 0011.\n'),
             self.run_command('downgrade', '0001'))
         self.assertEqual((0, '0001\n'), self.run_command('version'))
-        for version in ('0010', '0000'):
+        for version in ('0011', '0000'):
             code, text = self.run_command('downgrade', version)
             self.assertEqual(2, code)
             self.assertIn('have version 0001', text)

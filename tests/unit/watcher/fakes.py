@@ -3,6 +3,8 @@
 """Stand-ins for openstacksdk and the bus; Watcher's objects are real."""
 
 import dataclasses
+import tempfile
+import time
 import types
 from unittest import TestCase, mock
 import uuid
@@ -18,7 +20,9 @@ from secondary_scheduler.watcher import (
     audits,
     cloud_errors,
     cloud_snapshot,
+    database_locks,
     history,
+    leader,
     list_gate,
     scope,
     settings,
@@ -198,6 +202,16 @@ class FakeCloud:
 
     def open_admission(self, root):
         self.calls.append(('open', root))
+
+
+def coordinate(test, clock=time.monotonic, file=None):
+    """Return the locks of one engine, in a database file of their own."""
+    if file is None:
+        directory = tempfile.TemporaryDirectory()
+        test.addCleanup(directory.cleanup)
+        file = directory.name + '/locks.sqlite'
+    return leader.Coordination(
+        database_locks.LockTable(lambda: f'sqlite:///{file}'), clock)
 
 
 class WatcherTestCase(TestCase):

@@ -26,7 +26,7 @@ class ReportCase(fakes.WatcherTestCase):
         self.seen = cluster_state.ClusterState(
             settings.CONF, lambda: self.cloud, self.history,
             clock=lambda: self.now)
-        self.leading = mock.Mock()
+        self.leading = mock.Mock(term=7)
         self.leading.am_i_leader.return_value = True
         self.watch = policy_watch.PolicyWatch(
             settings.CONF, self.seen, self.leading)

@@ -26,8 +26,8 @@ class DecisionMetricsTest(report_case.ReportCase):
         super().setUp()
         self.measures = decision_measures.DecisionMeasures()
 
-    def families(self, leads=True):
-        return list(metrics.metric_families(self.seen, self.measures, leads))
+    def families(self, term=7):
+        return list(metrics.metric_families(self.seen, self.measures, term))
 
     def samples(self):
         return {(one.name, *one.labels.values()): one.value

@@ -2,7 +2,6 @@
 
 """Planner on Watcher's real objects."""
 
-import tempfile
 from unittest import mock
 
 from watcher import objects
@@ -18,11 +17,10 @@ from tests.unit.watcher import fakes
 class PlannerTest(fakes.WatcherTestCase):
     def setUp(self):
         super().setUp()
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        coordination = leader.Coordination('file://' + directory.name)
-        self.addCleanup(coordination.stop)
-        patcher = mock.patch.object(leader, 'shared', lambda: coordination)
+        self.coordination = fakes.coordinate(self)
+        self.coordination.renew()
+        patcher = mock.patch.object(leader, 'shared',
+                                    lambda: self.coordination)
         patcher.start()
         self.addCleanup(patcher.stop)
         self.one = self.audit(1, audit_type='ONESHOT')
@@ -60,6 +58,31 @@ class PlannerTest(fakes.WatcherTestCase):
                          found[9].input_parameters['action'])
         self.assertEqual(parents, found[9].input_parameters['parents'])
         self.assertEqual('RECOMMENDED', plan.state)
+
+    def terms(self, plan):
+        return {number: one.input_parameters.get('term')
+                for number, one in self.actions(plan).items()}
+
+    def test_actions_carry_the_term_of_the_leader(self):
+        self.add(1, 1)
+        self.assertEqual({1: self.coordination.term},
+                         self.terms(self.schedule()))
+
+    def test_plan_that_an_operator_launches_has_no_term(self):
+        self.one.auto_trigger = False
+        self.one.save()
+        self.add(1, 1)
+        self.assertEqual({1: None}, self.terms(self.schedule()))
+
+    def test_plan_whose_claim_was_lost_is_cancelled(self):
+        self.add(1, 1)
+        with mock.patch.object(self.coordination, '_check_plans',
+                               side_effect=RuntimeError), \
+                self.assertRaises(RuntimeError):
+            self.schedule()
+        plan, = objects.ActionPlan.list(self.context)
+        self.assertEqual(('CANCELLED', 'CANCELLED'),
+                         (plan.state, self.actions(plan)[1].state))
 
     def test_empty_plan_has_succeeded(self):
         self.assertEqual('SUCCEEDED', self.schedule().state)

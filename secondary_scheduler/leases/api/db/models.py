@@ -319,13 +319,15 @@ class EngineRow(Base):
     ``looked_at`` is the time of the last pass over all leases; ``trouble`` is
     the reason for which there has been none since. Passes have followed one
     another without a gap from ``complete_since`` on, so no lease that has
-    begun since is missing in the database.
+    begun since is missing in the database. ``term`` is that of the last
+    leadership in which an engine has read the leases.
     """
 
     __tablename__ = 'engines'
 
     id: Mapped[int] = _key()
     passes: Mapped[int] = mapped_column(sa.BigInteger)
+    term: Mapped[int] = mapped_column(sa.BigInteger, server_default='0')
     looked_at: Mapped[int | None] = mapped_column(Moment)
     trouble: Mapped[str | None] = mapped_column(sa.Text)
     complete_since: Mapped[int | None] = mapped_column(Moment)

@@ -104,13 +104,22 @@ class OwnerRequests:
 
 
 @retried
-def read_pass(database: Database
+def read_pass(database: Database, term: int
               ) -> tuple[int, list[tuple[LeaseRow, str | None]]]:
     """Return the number of passes, and all taken leases that are not over.
 
     Each lease comes with its record, if it has one; the oldest is first.
+
+    :param term: term of the leadership of the engine.  From now on nothing is
+        written under an older one.
+    :raises Overtaken: if another engine has read or written in a later term.
     """
-    with database.reader() as session:
+    with database.writer() as session:
+        if not session.execute(
+                sa.update(EngineRow).where(
+                    EngineRow.id == _ENGINE, EngineRow.term <= term)
+                .values(term=term)).rowcount:
+            raise Overtaken('another engine leads')
         passes = session.scalar(
             sa.select(EngineRow.passes).where(EngineRow.id == _ENGINE))
         found = session.execute(
@@ -204,13 +213,14 @@ def record_heartbeat(database: Database, now: int | None, trouble: str,
 
 
 @retried
-def write_pass(database: Database, passes: int, changes: Sequence[Change],
-               now: int,
+def write_pass(database: Database, passes: int, term: int,
+               changes: Sequence[Change], now: int,
                learned: Mapping[str, str] = types.MappingProxyType({})
                ) -> list[tuple[LeaseRow, Event]]:
     """Write the changes of a pass; return the resulting events.
 
     :param passes: result of ``read_pass``, incremented by each write.
+    :param term: as in ``read_pass``.
     :param learned: new learned state of drivers, by name.
     :raises Overtaken: if another engine has written a pass since; nothing is
         written then.
@@ -218,7 +228,8 @@ def write_pass(database: Database, passes: int, changes: Sequence[Change],
     with database.writer() as session:
         mine = session.execute(
             sa.update(EngineRow).where(EngineRow.id == _ENGINE,
-                                       EngineRow.passes == passes)
+                                       EngineRow.passes == passes,
+                                       EngineRow.term == term)
             .values(passes=passes + 1)).rowcount
         if not mine:
             raise Overtaken('another engine has written a pass since')

@@ -232,8 +232,8 @@ class RecordCases:
 
     def serve(self, lease, served, charge, **values):
         """Record the seconds and the charge of a lease, as the engine does."""
-        passes, _ = schedules.read_pass(self.db)
-        schedules.write_pass(self.db, passes, [Change(
+        passes, _ = schedules.read_pass(self.db, 0)
+        schedules.write_pass(self.db, passes, 0, [Change(
             lease['id'], None, values, served=served, charge=charge)],
             self.service.store.now)
 

@@ -56,7 +56,7 @@ class StoreCases:
     def test_migrated_tables_equal_the_models(self):
         self.assertEqual([], services.differences(
             self.service.database.engine))
-        self.assertEqual('0010', migration.version(
+        self.assertEqual('0011', migration.version(
             self.service.database.engine))
 
     def test_downgrade_and_upgrade_keep_rows(self):

@@ -7,6 +7,7 @@ import os
 import unittest
 
 from secondary_scheduler.leases.api.db import schedules
+from secondary_scheduler.leases.api.db.models import EngineRow
 from secondary_scheduler.leases.engine import values
 from secondary_scheduler.leases.engine.values import (
     RUNNING,
@@ -388,6 +389,26 @@ class TwoEnginesTest(Reserved, unittest.TestCase):
             other.run_pass()     # its state is older than the database
         self.assertEqual(before, len(world.nova.ordered))
         other.run_pass()
+
+    def test_engine_of_an_earlier_term_stores_nothing(self):
+        world = fakes.World(self)
+        self.begin(world)
+        world.until(24)
+        world.engine.run_pass(1)
+        world.another().run_pass(2)
+        world.store.change(self.patient, 'paused', {'hold': True})
+        world.clock.now += 4
+        before = self.passes(world)
+        for _ in range(2):      # with the state that it knows, and without
+            with self.assertRaises(Postponed):
+                world.engine.run_pass(1)
+        self.assertEqual(before, self.passes(world))
+        world.engine.run_pass(3)
+        self.assertGreater(self.passes(world), before)
+
+    def passes(self, world):
+        with world.service.database.reader() as session:
+            return session.get(EngineRow, 1).passes
 
     def test_two_engines_have_the_effect_of_one(self):
         world = fakes.World(self)

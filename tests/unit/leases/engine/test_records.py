@@ -17,7 +17,7 @@ class RecordDocumentsTest(unittest.TestCase):
         world = fakes.World(self)
         world.ask(2, duration=60)
         world.until(12)
-        _, [(row, text)] = schedules.read_pass(world.service.database)
+        _, [(row, text)] = schedules.read_pass(world.service.database, 0)
         self.assertEqual(
             {'boot_s', 'cause', 'changed', 'ended', 'failing_since', 'heard',
              'home', 'later', 'nodes', 'number', 'paused', 'price', 'reason',
@@ -35,10 +35,10 @@ class RecordDocumentsTest(unittest.TestCase):
         world = fakes.World(self)
         world.ask(2, duration=60)
         world.until(12)
-        _, before = schedules.read_pass(world.service.database)
+        _, before = schedules.read_pass(world.service.database, 0)
         world.restart()
         world.step()
-        _, after = schedules.read_pass(world.service.database)
+        _, after = schedules.read_pass(world.service.database, 0)
         for (_, one), (_, other) in zip(before, after, strict=True):
             self.assertEqual(json.loads(one), json.loads(other))
 
@@ -46,7 +46,7 @@ class RecordDocumentsTest(unittest.TestCase):
         world = fakes.World(self)
         lease = world.ask(1, duration=60)
         world.step()
-        passes, [(row, text)] = schedules.read_pass(world.service.database)
+        passes, [(row, text)] = schedules.read_pass(world.service.database, 0)
         known = json.loads(text)
         without = [{name: value for name, value in known.items()
                     if name != missing} for missing in known.keys() - {

@@ -3,6 +3,7 @@
 """Base of tests of leases inside Watcher, with a cloud in memory."""
 
 import contextlib
+import tempfile
 from unittest import mock
 
 from secondary_scheduler.leases.engine.values import (
@@ -113,10 +114,15 @@ class LeaseTestCase(fakes.WatcherTestCase):
         self.trusts = []
         self.applier = mock.Mock()
         self.patch(action_plans.rpcapi, 'ApplierAPI', lambda: self.applier)
-        claiming = mock.MagicMock()
-        self.patch(leader, 'shared', lambda: claiming)
+        locks = tempfile.TemporaryDirectory()
+        self.addCleanup(locks.cleanup)
+        self.locks_file = locks.name + '/locks.sqlite'
+        self.coordination = fakes.coordinate(self, file=self.locks_file)
+        self.coordination.renew()
+        self.patch(leader, 'shared', lambda: self.coordination)
         self.switch = self.audit(800, parameters={'leases': True})
         self.leases = action_plans.LeaseActionPlans(self.history)
+        self.leases.term = self.coordination.term
 
     def patch(self, *arguments):
         patcher = mock.patch.object(*arguments)

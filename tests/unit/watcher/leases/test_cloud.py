@@ -240,8 +240,9 @@ class LeaseCloudTest(base.LeaseTestCase):
             self.found.observe_state([fakes.uid(1)])
 
     def test_no_operation_is_ordered_without_the_lock(self):
-        leader.shared().claiming.side_effect = RuntimeError('no lock')
-        with self.assertRaises(CloudDown):
+        other = fakes.coordinate(self, file=self.locks_file)
+        self.patch(leader, '_CLAIM_S', 0.3)
+        with other.claiming(), self.assertRaises(CloudDown):
             self.found.order_operations([base.order(LeaseOperation.BOOT)])
 
 

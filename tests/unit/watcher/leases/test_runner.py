@@ -21,7 +21,7 @@ class LeaseRunnerTest(base.LeaseTestCase):
         super().setUp()
         seen = mock.Mock()
         seen.history = self.history
-        self.coordination = mock.Mock()
+        self.coordination = mock.Mock(term=7)
         self.coordination.am_i_leader.return_value = True
         self.runner = runner.LeaseRunner(
             settings.CONF, seen, self.coordination)
@@ -35,9 +35,10 @@ class LeaseRunnerTest(base.LeaseTestCase):
     def test_leader_runs_leases_of_audits_that_enable_them(self):
         self.audit(801)
         self.runner.tick()
-        self.engine.run_pass.assert_called_once_with()
-        self.assertEqual([self.switch.uuid],
-                         [one.uuid for one in self.lease_cloud.switches])
+        self.engine.run_pass.assert_called_once_with(7)
+        (switches, term), _ = self.lease_cloud.lead.call_args
+        self.assertEqual(([self.switch.uuid], 7),
+                         ([one.uuid for one in switches], term))
 
     def test_holds_are_sent_and_their_end_once(self):
         hold = holds.Hold({}, ())
@@ -73,7 +74,7 @@ class LeaseRunnerTest(base.LeaseTestCase):
         self.switch.state = 'SUSPENDED'
         self.switch.save()
         self.runner.tick()
-        self.engine.run_pass.assert_called_once_with()
+        self.engine.run_pass.assert_called_once_with(7)
         self.engine.drop_state.assert_called_once_with()
 
     def test_trouble_is_logged_once(self):
