@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 import sys
 import time
 import typing
+import warnings
+
+from oslo_config import cfg
 
 from secondary_scheduler.cmd.arguments import Groups
 
@@ -56,10 +59,12 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     Watcher is imported here, since other commands do not need it.
     """
     try:
-        from watcher import objects
+        # Libraries of Watcher warn that they are deprecated.
+        with warnings.catch_warnings(record=True):
+            from watcher import objects
 
-        from secondary_scheduler.watcher import database_locks, terms
-        from secondary_scheduler.watcher.settings import CONF
+            from secondary_scheduler.watcher import database_locks, terms
+            from secondary_scheduler.watcher.settings import CONF
     except ImportError as exc:
         print(f'secondary-scheduler: {exc.name} is missing: run this command '
               'where a decision engine of Watcher runs', file=sys.stderr)
@@ -67,6 +72,10 @@ def run(action: str, options: Mapping[str, typing.Any]) -> int:
     try:
         CONF([], project='watcher', prog='secondary-scheduler',
              default_config_files=options['files'] or None)
+    except cfg.Error as exc:
+        print(f'secondary-scheduler: {exc}', file=sys.stderr)
+        return BAD_INPUT
+    try:
         objects.register_all()
         table = database_locks.LockTable(lambda: CONF.database.connection)
         alive, row = watch(lambda: table.read(database_locks.LEADER))

@@ -30,6 +30,9 @@ def test_exec_runs_programs_of_the_box(hosts):
     assert hosts[0] in box('exec', 'secondary-scheduler', 'host', 'list')
     # It finds its configuration.
     assert box('exec', 'secondary-scheduler', 'lease-db', 'version').strip()
+    assert 'leader: none' not in box(
+        'exec', 'secondary-scheduler', 'leader', 'show', '--config-file',
+        str(layout.ETC / 'watcher/watcher-1.conf'))
 
 
 def test_exec_runs_programs_inside_a_host(hosts):

@@ -167,6 +167,33 @@ def leader(engines):
     return max(said, key=said.__getitem__)
 
 
+def shown_leader():
+    """Return the lines of 'leader show' by their names."""
+    shown = shell.run([
+        layout.BIN / 'secondary-scheduler', 'leader', 'show', '--config-file',
+        layout.ETC / 'watcher/watcher-1.conf'])
+    return dict(line.split(': ', 1) for line in shown.stdout.splitlines())
+
+
+@pytest.mark.soak
+def test_leader_that_was_stopped_leads_no_more(two_engines):
+    first = leader(two_engines)
+    other = next(name for name in two_engines if name != first)
+    logs = [f'{name}-service.log' for name in (first, other)]
+    offsets = [services.log_size(log) for log in logs]
+    term = int(shown_leader()['term'])
+    with services.hung(first):
+        wait_until(lambda: _LEADS in services.log_since(logs[1], offsets[1]),
+                   15, f'{other} leads')
+    wait_until(lambda: 'Leadership for secondaries was lost'
+               in services.log_since(logs[0], offsets[0]), 15,
+               f'{first} has noticed')
+    found = shown_leader()
+    assert int(found['term']) > term
+    assert 'none' not in found['leader']
+    assert _LEADS not in services.log_since(logs[0], offsets[0])
+
+
 @pytest.mark.soak
 def test_each_batch_has_one_audit_when_the_leader_dies(
         cloud, calm_fleet, burst, new_trial, two_engines):
