@@ -194,7 +194,7 @@ function configure_secondary_watcher {
         iniset "$WATCHER_CONF" collector collector_plugins \
             "$collectors,secondary"
     fi
-    iniset "$WATCHER_CONF" watcher_applier workers 4
+    iniset "$WATCHER_CONF" watcher_applier workers 16
     iniset "$WATCHER_CONF" watcher_applier workflow_engine secondary
     iniset "$WATCHER_CONF" watcher_workflow_engines.secondary max_workers 8
     iniset "$WATCHER_CONF" watcher_decision_engine \

@@ -29,6 +29,9 @@ FILTER = 'SecondaryPolicyFilter'
 FILTERS = 'secondary_scheduler.nova.filters.all_filters'
 WEIGHERS = 'secondary_scheduler.nova.weights.all_weighers'
 
+#: Workers that an applier needs; leases use none of the last two.
+_LEAST_WORKERS = 3
+
 _Result: typing.TypeAlias = upgradecheck.Result
 _Code = upgradecheck.Code
 
@@ -199,6 +202,27 @@ class Checks(upgradecheck.UpgradeCommands):
                 f'{exc}. See "secondary-agent profiles check".'))
         return _Result(_Code.SUCCESS)
 
+    def applier_workers(self) -> _Result:
+        """Check that operations of leases do not delay the relief of hosts.
+
+        Plans of leases leave two workers of an applier.  The section of
+        Watcher is seen if its file is among the files.
+        """
+        settings = {(one.section, _normalize(one.name)): one.value
+                    for one in read_settings(self._conf)}
+        if not any(section == 'watcher_applier' for section, _ in settings):
+            return _Result(_Code.SUCCESS, (
+                'Not checked: no file has the section [watcher_applier]. Give '
+                'that of Watcher with --config-file as well.'))
+        workers = settings.get(('watcher_applier', 'workers'), '1')
+        if not workers.isdecimal() or int(workers) < _LEAST_WORKERS:
+            return _Result(_Code.FAILURE, (
+                f'[watcher_applier] workers is {shown(workers)}, so '
+                'operations of leases delay the relief of hosts. Set it to '
+                f'{_LEAST_WORKERS} or more, e.g. 16, for each applier and '
+                'decision engine.'))
+        return _Result(_Code.SUCCESS)
+
     def _agent_option(self, name: str, default: str) -> str:
         """Return the last value of an agent's option in the files.
 
@@ -229,6 +253,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Resource providers', providers),
         ('Dedicated CPUs', dedicated_cpus),
         ('Workload profiles', workload_profiles),
+        ('Workers of the applier', applier_workers),
     )
 
 

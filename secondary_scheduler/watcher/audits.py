@@ -6,16 +6,19 @@ The leader uses these; ``history`` has the queries.
 """
 
 from collections.abc import Iterable
+import datetime
 from typing import Any
 import uuid
 
 from oslo_log import log
+from oslo_utils import timeutils
 from watcher import objects
 from watcher.common import context
 from watcher.decision_engine import rpcapi
 
 from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import per_process, stages
+from secondary_scheduler.watcher.action_members import ACTION_PREFIX
 from secondary_scheduler.watcher.history import (
     GIVEN_UP,
     UNFINISHED,
@@ -30,6 +33,8 @@ LOG = log.getLogger(__name__)
 #: dead.  It renews the running action (see ``heartbeat``), or is about to
 #: begin the next one.
 _SILENT = 90
+#: Seconds for which a plan may wait in the queue of an applier at most.
+_LONGEST_WAIT = 600
 
 
 def cancel_plan(plan: Any, why: str) -> None:
@@ -126,7 +131,12 @@ class AuditManager:
         only its worker process has left.  An applier that is alive but cut off
         from the database finds its plan cancelled later, and begins no further
         action of it.
+
+        The silence of a plan counts from its first heartbeat.  One that has
+        not begun waits in the queue of an applier; its message is lost if no
+        applier has given a sign of life meanwhile.
         """
+        waiting = []
         for plan in objects.ActionPlan.list(self._context(), eager=True,
                                             filters={
                 'strategy_name': vocabulary.STRATEGY,
@@ -137,8 +147,29 @@ class AuditManager:
                          for one in (plan, *actions))
             if silent < _SILENT:
                 continue
-            why = (f'{GIVEN_UP}: its applier has been silent for '
-                   f'{silent:.0f} s')
-            LOG.warning('Plan %(plan)s: %(why)s.',
-                        {'plan': plan.uuid, 'why': why})
-            cancel_plan(plan, why)
+            if all(one.state == 'PENDING' for one in actions):
+                waiting.append((plan, silent))
+                continue
+            self._give_up(plan, 'its applier has been silent for '
+                          f'{silent:.0f} s')
+        if waiting:
+            longest = _LONGEST_WAIT if self._has_progress() else _SILENT
+            for plan, silent in waiting:
+                if silent >= longest:
+                    self._give_up(plan, 'no applier has begun it for '
+                                  f'{silent:.0f} s')
+
+    def _has_progress(self) -> bool:
+        """Return whether an applier has given a sign of life lately."""
+        since = timeutils.utcnow() - datetime.timedelta(seconds=_SILENT)
+        return any(
+            (one.action_type or '').startswith(ACTION_PREFIX)
+            for one in objects.Action.list(self._context(), filters={
+                'updated_at__gt': since,
+                'state__in': ('ONGOING', 'SUCCEEDED', 'FAILED')}))
+
+    @staticmethod
+    def _give_up(plan: Any, why: str) -> None:
+        LOG.warning('Plan %(plan)s is given up: %(why)s.',
+                    {'plan': plan.uuid, 'why': why})
+        cancel_plan(plan, f'{GIVEN_UP}: {why}')

@@ -269,11 +269,16 @@ class Cloud:
 
     def labelled(self, project: str, lease: str, node: int,
                  ) -> list[NovaServer]:
-        """Return the secondaries of a project labelled as a lease's node."""
+        """Return the secondaries of a project labelled as a lease's node.
+
+        Nova finds them by their tag: the list of a project may be long.
+        """
         with cloud_errors.translated_errors():
             return [
                 server
-                for server in self._list(project_id=project).values()
+                for server in self._list(
+                    project_id=project,
+                    tags=cloud_snapshot.lease_tag(lease, node)).values()
                 if cloud_snapshot.node_of(server.metadata) == (lease, node)
             ]
 

@@ -75,6 +75,11 @@ def node_of(metadata: Mapping[str, str]) -> tuple[str, int] | None:
     return lease, int(node)
 
 
+def lease_tag(lease: str, node: int) -> str:
+    """Return the tag of a lease's (UUID) server, by which Nova finds it."""
+    return f'secondary-lease-{lease}-{node}'
+
+
 @dataclasses.dataclass(frozen=True)
 class NovaServer:
     """A secondary as Nova reports it; ``status`` in the API's capitals.

@@ -430,7 +430,7 @@ class KollaTest(PlaybookCase):
                 'collector': {'collector_plugins': ['compute,secondary']},
                 'watcher_cluster_data_model_collectors.secondary': {
                     'period': ['30']},
-                'watcher_applier': {'workers': ['4'],
+                'watcher_applier': {'workers': ['16'],
                                     'workflow_engine': ['secondary']},
                 'watcher_workflow_engines.secondary': {'max_workers': ['8']},
                 'watcher_decision_engine': {

@@ -222,7 +222,7 @@ continuous_audit_interval = 5
 check_periodic_interval = 300
 max_audit_workers = 4
 [watcher_applier]
-workers = 4
+workers = 8
 workflow_engine = secondary
 [watcher_workflow_engines.secondary]
 max_workers = 8

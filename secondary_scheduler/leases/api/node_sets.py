@@ -24,7 +24,8 @@ Schema = dict[str, typing.Any]
 _CONTROL = r'[\u0000-\u001f\u007f]'
 #: Nova's bounds (``nova.api.openstack.compute.schemas.servers``).
 _MOST_USER_DATA = 65535
-_MOST_TAGS, _MOST_TAG = 50, 60
+#: One tag fewer than Nova allows: a server has the tag of its lease, too.
+_MOST_TAGS, _MOST_TAG = 49, 60
 _MOST_NODES = 100_000
 _MOST_DEVICES = 255
 _MOST_VOLUME_GB = 2 ** 31 - 1

@@ -214,7 +214,10 @@ class EnginePass:
 
     def due_operations(self, copies: image_cache.ImageCopies
                        ) -> list[OperationRequest]:
-        """Return the due operations by time, suspends before boots."""
+        """Return the due operations by time, suspends before boots.
+
+        Those that may not be ordered yet are left to later passes.
+        """
         now, lead = self._now, self._lead
         found: list[OperationRequest] = []
         for record in self._ledger.records.values():
@@ -240,6 +243,7 @@ class EnginePass:
              and self._ledger.host_rules.permit(
                  self._ledger.records[one.place[0]], one)),
             key=lambda one: (one.at, one.kind in _ARRIVALS))
+        del ordered[self._cloud_state.free_operations:]
         for one in ordered:
             lease, number = one.place
             self._ledger.records[lease].note_order(number, one.kind, one.at)

@@ -8,6 +8,7 @@ Times are seconds since 1970.
 from collections.abc import Collection, Mapping, Sequence
 import dataclasses
 import enum
+import sys
 import typing
 
 from secondary_scheduler.estimation.learning import Point
@@ -171,6 +172,7 @@ class CloudState:
     :param gone: UUIDs of known servers that do not exist any more.
     :param unreachable_hosts: hosts in cells that do not answer Nova.  Those
         in ``hosts`` are as they were known last.
+    :param free_operations: number of operations that may be ordered now.
     """
 
     servers: Mapping[str, LeaseServer] = dataclasses.field(
@@ -188,6 +190,7 @@ class CloudState:
     booted: Mapping[LeaseNode, str] = dataclasses.field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     unreachable_hosts: frozenset[str] = frozenset()
+    free_operations: int = sys.maxsize
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'servers', {

@@ -5,7 +5,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
 import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from oslo_log import log
 from oslo_utils import timeutils
@@ -21,7 +21,13 @@ from secondary_scheduler.leases.engine.values import (
     LeaseOperation,
     OperationRequest,
 )
-from secondary_scheduler.watcher import leader, outcomes, per_process, stages
+from secondary_scheduler.watcher import (
+    leader,
+    outcomes,
+    per_process,
+    settings,
+    stages,
+)
 from secondary_scheduler.watcher.action_members import ACTION_PREFIX
 from secondary_scheduler.watcher.audits import cancel_plan
 from secondary_scheduler.watcher.duration_record import DurationRecord
@@ -33,12 +39,14 @@ from secondary_scheduler.watcher.history import (
 
 LOG = log.getLogger(__name__)
 
-#: Seconds for which ended operations count, and the most that are read.
-_REMEMBERED_S, _LATEST = 3600, 500
+#: Seconds for which ended operations count.
+_REMEMBERED_S = 3600
 #: Most by which clocks of appliers differ and transactions are delayed.
 _OVERLAP = datetime.timedelta(seconds=60)
 #: Operations of one plan, at most: the applier's threads are few.
 _TOGETHER = 8
+#: Workers of each applier that plans of leases leave to relief of hosts.
+RELIEF_WORKERS = 2
 _UNFINISHED = ('PENDING', 'ONGOING')
 #: Parameter that a boot adds to its action: the UUID of the server.
 CREATED = 'created'
@@ -75,6 +83,20 @@ def node_of(action: Any) -> LeaseNode | None:
     return (lease, int(node)) if node else None
 
 
+class Pending(NamedTuple):
+    """Unfinished operations.
+
+    :ivar nodes: nodes of leases on which they work.
+    :ivar asked: copies of images that hosts are asked to fetch, with the time
+        of the request.
+    :ivar free: number of operations that may be ordered in addition.
+    """
+
+    nodes: frozenset[LeaseNode]
+    asked: dict[Copy, float]
+    free: int
+
+
 @dataclasses.dataclass
 class Ended:
     """Operations that have ended recently; see ``values.CloudState``."""
@@ -97,6 +119,7 @@ class LeaseActionPlans:
         #: Term of the leadership under which plans are made.
         self.term = 0
         self._applier = per_process.PerProcess(rpcapi.ApplierAPI)
+        self._warned = False
         #: Actions that have ended recently, by id.
         self._ended: dict[int, Any] = {}
 
@@ -105,29 +128,46 @@ class LeaseActionPlans:
         return context.make_context(is_admin=True)
 
     def _actions(self, eager: bool = False, **filters: Any) -> list[Any]:
-        """Return actions of leases, the newest first."""
+        """Return actions of leases, the newest first.
+
+        Without a limit, which would count the actions of others.
+        """
         return [action for action in objects.Action.list(
-                    self._context(), limit=_LATEST, sort_key='id',
-                    sort_dir='desc', filters=filters, eager=eager)
+                    self._context(), sort_key='id', sort_dir='desc',
+                    filters=filters, eager=eager)
                 if action.action_type in _KINDS and node_of(action)]
 
-    def find_pending(self) -> tuple[frozenset[LeaseNode], dict[Copy, float]]:
-        """Return the nodes with an unfinished operation.
-
-        And the copies of images whose requests are unfinished, with the time
-        of the request.
-        """
-        places, asked = set(), {}
+    def find_pending(self) -> Pending:
+        """Return the unfinished operations."""
+        places, asked, plans = set(), {}, set()
         for action in self._actions(eager=True, state__in=_UNFINISHED):
             where = node_of(action)
             if where is None or (
                     action.action_plan.state not in _UNFINISHED):
                 continue
+            plans.add(action.action_plan_id)
             if _KINDS[action.action_type] is LeaseOperation.CACHE_IMAGE:
                 asked[_copy(action)] = _seconds(action.created_at)
             else:
                 places.add(where)
-        return frozenset(places), asked
+        return Pending(frozenset(places), asked,
+                       _TOGETHER * max(0, self._most_plans() - len(plans)))
+
+    def _most_plans(self) -> int:
+        """Return the most plans of leases that are launched together.
+
+        An applier has one queue for all plans, and a number of workers.
+        Launches are distributed anyhow, so one applier may get all of them.
+        """
+        workers = settings.CONF.watcher_applier.workers
+        most = workers - RELIEF_WORKERS
+        if most < 1 and not self._warned:
+            self._warned = True
+            LOG.error('Operations of leases delay the relief of hosts: '
+                      '[watcher_applier] workers is %(now)d. Set it to '
+                      '%(least)d or more.', {
+                          'now': workers, 'least': RELIEF_WORKERS + 1})
+        return max(1, most)
 
     def find_ended(self) -> Ended:
         """Return failures since the last success, and durations.
@@ -191,6 +231,8 @@ class LeaseActionPlans:
         An audit of their own would delay operations that are due on a
         second.  Servers on which another plan works are left out; a later
         pass orders the operation again if it is still due.
+
+        :param orders: at most ``Pending.free`` ones.
 
         :raises RuntimeError: if another engine leads, or claims plans.
         """

@@ -12,7 +12,12 @@ from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import cloud_connections, poller
 from secondary_scheduler.watcher.cloud import Cloud
 from secondary_scheduler.watcher.cloud_errors import CloudError, NotFound
-from secondary_scheduler.watcher.cloud_snapshot import NODE, NOTICE, NovaServer
+from secondary_scheduler.watcher.cloud_snapshot import (
+    NODE,
+    NOTICE,
+    NovaServer,
+    lease_tag,
+)
 from secondary_scheduler.watcher.leases import server_requests
 from secondary_scheduler.watcher.leases.action_plans import CREATED
 from secondary_scheduler.watcher.secondary_action import (
@@ -26,6 +31,13 @@ LOG = log.getLogger(__name__)
 #: Seconds between attempts to boot on a host without room, and seconds after
 #: which there is no further attempt.
 _RETRY_S, _RETRY_FOR_S = 1.0, 20.0
+
+
+def _tagged(build: dict[str, Any], lease: str, node: int
+            ) -> dict[str, Any]:
+    """Return the properties of a server, with the tag of its lease."""
+    return {**build, 'tags': [*(build.get('tags') or ()),
+                              lease_tag(lease, node)]}
 
 
 class _LeaseAction(SecondaryAction):
@@ -109,8 +121,9 @@ class Boot(_LeaseAction):
             with cloud_connections.act_as_owner(
                     parameters.get('trust'), self.uuid) as owner:
                 uuid = owner.create(
-                    {**parameters['build'],
-                     **server_requests.read_server_request(self.uuid, node)},
+                    _tagged({**parameters['build'],
+                             **server_requests.read_server_request(
+                                 self.uuid, node)}, self.uuid, node),
                     {vocabulary.LEASE_METADATA: self.uuid,
                      NODE: str(node)},
                     {vocabulary.LEASE_HINT: self.uuid,

@@ -66,7 +66,8 @@ class OpenStackLeaseCloud:
             raise CloudDown('the collector has not read the cloud yet')
         # Read before the servers, so that the state of a server is never
         # older than the end of an operation on it.
-        pending, asked = self._plans.find_pending()
+        unfinished = self._plans.find_pending()
+        pending = unfinished.nodes
         ended = self._plans.find_ended()
         gone: frozenset[str] = frozenset()
         try:
@@ -98,13 +99,13 @@ class OpenStackLeaseCloud:
                 if one.status not in _GONE}, **self._reported(resolved)},
             hosts, {name: (*size, 1) for name, size in sizes.items()},
             pending, ended.failures, tuple(ended.took),
-            {**ended.asked, **asked}, frozenset(ended.used),
+            {**ended.asked, **unfinished.asked}, frozenset(ended.used),
             frozenset(ended.verified),
             {place: uuid for place, uuid in hidden.items()
              if uuid not in self._settled},
             gone | {uuid for uuid, one in servers.items()
                     if one.status in _GONE},
-            snapshot.unreachable_hosts)
+            snapshot.unreachable_hosts, unfinished.free)
 
     def _reported(self, resolved: Sequence[ResolvedScope]
                   ) -> dict[str, LeaseServer]:

@@ -55,6 +55,17 @@ class StatusTest(unittest.TestCase):
         self.assertGreaterEqual(worst, int(code))
         self.assertIn(words, results[check][1])
 
+    def test_applier_with_few_workers_is_a_failure(self):
+        for text, code, words in (
+                ('', 0, 'Not checked'),
+                ('[watcher_applier]\nworkers = 3\n', 0, ''),
+                ('[watcher_applier]\nworkers = 2\n', 2, 'Set it to 3'),
+                ('[watcher_applier]\nworkers = many\n', 2, 'many'),
+                ('[watcher_applier]\nworkflow_engine = secondary\n', 2,
+                 'workers is "1",')):
+            self.found('Workers of the applier', upgradecheck.Code(code),
+                       words, GOOD + text)
+
     def test_unreadable_placement_constraints_are_a_failure(self):
         with tempfile.NamedTemporaryFile('w', suffix='.yaml') as file:
             option = f'[secondary_watcher]\nconstraints_file = {file.name}\n'
@@ -70,7 +81,7 @@ class StatusTest(unittest.TestCase):
     def test_all_checks_succeed(self):
         code, results = self.check()
         self.assertEqual(0, code, results)
-        self.assertEqual(9, len(results))
+        self.assertEqual(10, len(results))
 
     def test_faulty_or_missing_policies_are_reported(self):
         self.found('Policies', upgradecheck.Code.FAILURE, 'column 8',

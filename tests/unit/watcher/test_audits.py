@@ -55,6 +55,37 @@ class AuditManagerTest(fakes.WatcherTestCase):
     def state(self, thing):
         return thing.get_by_uuid(self.context, thing.uuid).state
 
+    def later(self, seconds):
+        self.addCleanup(timeutils.clear_time_override)
+        timeutils.set_time_override(
+            timeutils.utcnow() + datetime.timedelta(seconds=seconds))
+
+    def test_plan_that_no_applier_begins_is_given_up(self):
+        plan = self.plan(self.audit(1), 'PENDING')
+        waiting = self.action(plan)
+        self.later(80)
+        self.audit_manager.cancel_silent_plans()
+        self.assertEqual('PENDING', self.state(plan))
+        self.later(20)
+        self.audit_manager.cancel_silent_plans()
+        self.assertEqual(['CANCELLED', 'CANCELLED'],
+                         [self.state(one) for one in (plan, waiting)])
+
+    def test_plan_waits_for_busy_appliers(self):
+        plan = self.plan(self.audit(1), 'PENDING')
+        self.action(plan)
+        busy = self.action(self.plan(self.audit(2)), state='ONGOING',
+                           instance=2)
+        for _ in range(6):
+            self.assertEqual('PENDING', self.state(plan))
+            self.later(99)
+            heartbeat.renew_actions([busy.uuid])
+            self.audit_manager.cancel_silent_plans()
+        self.later(20)      # its message is lost: others were begun
+        heartbeat.renew_actions([busy.uuid])
+        self.audit_manager.cancel_silent_plans()
+        self.assertEqual('CANCELLED', self.state(plan))
+
     def test_plan_of_a_dead_applier_is_cancelled(self):
         dead, alive, other, unbegun = (
             self.plan(self.audit(number), state) for number, state in (
@@ -70,8 +101,9 @@ class AuditManagerTest(fakes.WatcherTestCase):
             timeutils.utcnow() + datetime.timedelta(seconds=100))
         heartbeat.renew_actions([worked_on.uuid])
         self.audit_manager.cancel_silent_plans()
+        # The plan that has not begun may wait for the living applier.
         self.assertEqual(
-            ['CANCELLED', 'ONGOING', 'RECOMMENDED', 'CANCELLED'],
+            ['CANCELLED', 'ONGOING', 'RECOMMENDED', 'PENDING'],
             [self.state(plan) for plan in (dead, alive, other, unbegun)])
         self.assertEqual(
             ['SUCCEEDED', 'CANCELLED', 'CANCELLED', 'ONGOING', 'PENDING'],

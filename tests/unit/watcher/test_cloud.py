@@ -15,6 +15,7 @@ from secondary_scheduler.model import vocabulary
 from secondary_scheduler.watcher import (
     cloud,
     cloud_errors,
+    cloud_snapshot,
 )
 from tests.unit.watcher import fakes
 
@@ -83,6 +84,18 @@ class CloudTest(fakes.TestCase):
         self.assertEqual({fakes.uid(1)}, set(self.cloud.servers()))
         self.compute.servers.assert_called_once_with(
             details=True, all_projects=True, flavor='f1')
+
+    def test_server_of_a_lease_is_found_by_its_tag(self):
+        lease = fakes.uid(7)
+        self.compute.servers.return_value = [
+            fakes.sdk_server(number, metadata={
+                vocabulary.LEASE_METADATA: lease,
+                cloud_snapshot.NODE: str(number)}) for number in (1, 2)]
+        found, = self.cloud.labelled('p1', lease, 2)
+        self.assertEqual(fakes.uid(2), found.uuid)
+        self.compute.servers.assert_called_once_with(
+            details=True, all_projects=True, project_id='p1',
+            tags=f'secondary-lease-{lease}-2')
 
     def test_flavors_are_listed_once_a_minute(self):
         self.compute.flavors.return_value = [

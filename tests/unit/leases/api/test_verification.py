@@ -336,7 +336,7 @@ class ContradictionTest(VerificationCase):
                 ({'user_data': 'c2Vj' * 16384}, 'too long'),
                 ({'user_data': '?'}, 'user_data'),
                 ({'tags': ['a/b']}, 'tags'), ({'tags': ['x' * 61]}, 'tags'),
-                ({'tags': ['x'] * 51}, 'tags'),
+                ({'tags': ['x'] * 50}, 'tags'),
                 ({'metadata': {'k': 'x' * 256}}, 'metadata'),
                 ({'metadata': {'k/': 'x'}}, 'metadata'),
                 ({'networks': 'all'}, 'networks'),

@@ -68,6 +68,8 @@ class Nova:
         self.refusal = lambda order: None
         #: Returns the placement constraints.
         self.constrain = lambda planned: ()
+        #: Most unfinished operations.
+        self.most_pending = 1000
         self.fetch = 0
         self.keeps_images = True
         self.asked, self.used, self.verified = {}, set(), set()
@@ -102,6 +104,7 @@ class Nova:
              if key in self.servers and self.is_hidden(key)},
             frozenset(known) - self.servers.keys(),
             frozenset(self.silent),
+            self.most_pending - len(self.pending),
         )
 
     def is_hidden(self, key):

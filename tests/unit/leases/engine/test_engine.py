@@ -54,6 +54,19 @@ class BestEffortTest(unittest.TestCase):
         self.assertEqual(['ACTIVE'], world.nova.statuses(second))
         self.assertEqual([], world.overloads)
 
+    def test_operations_that_are_not_free_wait_in_order(self):
+        world = fakes.World(self)
+        world.nova.most_pending = 3
+        first, second = world.ask(6, duration=60), world.ask(2, duration=60)
+        world.until(40)
+        ordered = [one.place for _, one in world.nova.ordered]
+        self.assertEqual([
+            *((first, node) for node in range(6)),
+            *((second, node) for node in range(2))], ordered)
+        self.assertEqual(['ACTIVE'] * 6, world.nova.statuses(first))
+        self.assertEqual(['ACTIVE'] * 2, world.nova.statuses(second))
+        self.assertNotIn('operation-failed', world.kinds(first))
+
     def test_quotes_are_answered_and_nothing_is_booked(self):
         world = fakes.World(self)
         world.ask(12, duration=30)

@@ -20,8 +20,10 @@ from secondary_scheduler.watcher import (
     actions,
     outcomes,
     planner,
+    settings,
 )
 from secondary_scheduler.watcher.duration_record import DurationRecord
+from secondary_scheduler.watcher.leases import action_plans
 from secondary_scheduler.watcher.leases import actions as lease_actions
 from tests.unit.watcher import fakes
 from tests.unit.watcher.leases import base
@@ -71,7 +73,7 @@ class LeaseActionPlansTest(base.LeaseTestCase):
             made.input_parameters = one.input_parameters
             made.validate_parameters()
         self.assertEqual(({(base.LEASE, 0), (base.LEASE, 1)}, {}),
-                         self.leases.find_pending())
+                         self.leases.find_pending()[:2])
         # The strategy leaves these servers alone, and counts no preemption.
         self.assertIn(fakes.uid(1), self.history.locks().busy_instances)
         self.assertEqual(set(), self.history.preempted_lately())
@@ -84,6 +86,47 @@ class LeaseActionPlansTest(base.LeaseTestCase):
         self.assertEqual(1, len(self.actions()))
         self.applier.launch_action_plan.assert_not_called()
 
+    def test_actions_of_others_hide_none(self):
+        self.leases.create_plans([base.order(LeaseOperation.BOOT)],
+                                 self.switch.uuid)
+        own = self.actions()[0]
+        others = self.plan(self.switch)
+        for number in range(510):   # more than a limit that there was once
+            self.action(others, instance=1000 + number)
+        self.assertEqual({(base.LEASE, 0)}, self.leases.find_pending().nodes)
+        self.end(own, 'FAILED', 'why')
+        for one in objects.Action.list(self.context):
+            objects.Action.dbapi.update_action(one.uuid, {'state': 'FAILED'})
+        self.assertEqual(1, len(self.leases.find_ended().failures))
+
+    def order(self, *nodes):
+        self.leases.create_plans(
+            [base.order(LeaseOperation.BOOT, node) for node in nodes],
+            self.switch.uuid)
+
+    def test_leases_leave_workers_of_the_applier_to_relief(self):
+        settings.CONF.set_override('workers', 4, 'watcher_applier')
+        self.addCleanup(settings.CONF.clear_override, 'workers',
+                        'watcher_applier')
+        free = [self.leases.find_pending().free]
+        for nodes in (range(3), range(3, 4)):
+            self.order(*nodes)
+            free.append(self.leases.find_pending().free)
+        for action in self.actions()[:3]:
+            self.end(action, 'SUCCEEDED')
+        free.append(self.leases.find_pending().free)
+        self.assertEqual([16, 8, 0, 8], free)
+
+    def test_few_workers_carry_out_one_plan_with_an_error(self):
+        settings.CONF.set_override('workers', 2, 'watcher_applier')
+        self.addCleanup(settings.CONF.clear_override, 'workers',
+                        'watcher_applier')
+        with self.assertLogs(action_plans.__name__, 'ERROR') as logs:
+            found = [self.leases.find_pending().free for _ in range(2)]
+        self.assertEqual(([8, 8], 1), (found, len(logs.output)))
+        self.order(0)
+        self.assertEqual(0, self.leases.find_pending().free)
+
     def test_failures_count_until_a_success(self):
         self.leases.create_plans(
             [base.order(LeaseOperation.SUSPEND, node,
@@ -94,7 +137,8 @@ class LeaseActionPlansTest(base.LeaseTestCase):
             2.5, time.time(), 512).to_message())
         self.end(second, 'FAILED', outcomes.format_failure(
             'suspend', fakes.uid(2), Nature.PERMANENT, 'why'))
-        self.assertEqual(({(base.LEASE, 2)}, {}), self.leases.find_pending())
+        self.assertEqual(({(base.LEASE, 2)}, {}),
+                         self.leases.find_pending()[:2])
         ended = self.leases.find_ended()
         self.assertEqual([Point(LeaseOperation.SUSPEND, 1, 2.5, 512)],
                          ended.took)
@@ -148,14 +192,14 @@ class LeaseActionPlansTest(base.LeaseTestCase):
         made = lease_actions.CacheImage(mock.Mock(), mock.Mock())
         made.input_parameters = asking.input_parameters
         made.validate_parameters()
-        places, asked = self.leases.find_pending()
+        places, asked, _ = self.leases.find_pending()
         self.assertEqual({(base.LEASE, 1)}, places)
         self.assertEqual({('h1', 'debian')}, asked.keys())
         self.end(boot, 'FAILED', 'why')
         self.assertEqual(frozenset(), self.history.locks().busy_hosts)
         self.end(asking, 'SUCCEEDED')
         self.assertEqual(frozenset(), self.history.locks().cooling_down_hosts)
-        self.assertEqual((frozenset(), {}), self.leases.find_pending())
+        self.assertEqual((frozenset(), {}), self.leases.find_pending()[:2])
         ended = self.leases.find_ended()
         self.assertEqual(set(), ended.used)
         self.assertAlmostEqual(time.time(), ended.asked['h1', 'debian'],

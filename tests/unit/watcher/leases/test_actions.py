@@ -48,6 +48,8 @@ class ActionsTest(base.LeaseTestCase):
         (made,) = self.cloud.labelled('p1', base.LEASE, 0)
         self.assertEqual('h2', made.host)
         self.assertEqual(['trust'], self.trusts)
+        self.assertEqual([f'secondary-lease-{base.LEASE}-0'],
+                         self.cloud.built['tags'])
         self.assertEqual({vocabulary.LEASE_HINT: base.LEASE,
                           vocabulary.HOST_HINT: 'h2'}, self.cloud.hints)
         # A server that exists already is found.
@@ -85,8 +87,8 @@ class ActionsTest(base.LeaseTestCase):
     def test_user_data_is_not_in_the_parameters_of_a_boot(self):
         self.boot()
         self.assertEqual(
-            {**base.BUILD, 'user_data': f'secret of {base.LEASE}:0'},
-            self.cloud.built)
+            {**base.BUILD, 'user_data': f'secret of {base.LEASE}:0',
+             'tags': [f'secondary-lease-{base.LEASE}-0']}, self.cloud.built)
 
     def test_unknown_node_fails_the_boot(self):
         self.patch(server_requests, 'read_server_request', mock.Mock(
