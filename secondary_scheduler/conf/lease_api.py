@@ -132,8 +132,10 @@ Application credentials cannot (Keystone refuses them all trusts), but use it
 from then on. Without this option, the default, servers are made in the project
 of that user, where owners cannot see them. The trust is used only to make
 servers and to look their images up. If it becomes invalid, because its owner
-was disabled, lost a role or revoked it, running leases end at their planned
-time, and the reason of waiting ones says so.
+was disabled, lost a role or revoked it, no server is deleted: running leases
+end at their planned time, and the reason of waiting ones says so. Best effort
+waits for a new trust; a lease with a guaranteed start fails at its latest
+start. A wrong password of Watcher's own user is not taken for a lost trust.
 """),
     cfg.ListOpt(
         'trust_roles',

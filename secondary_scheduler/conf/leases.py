@@ -366,8 +366,9 @@ booting the same image on the same host meanwhile; both then write one file
 Seconds for which operations on the servers of a lease (boot, suspend, resume)
 may fail before the lease fails. Until then they are retried with exponential
 back-off, at most five minutes. A permanent cause fails the lease at once: a
-missing image or an exhausted quota. A lost trust is none: best effort waits
-for a new one, and a lease with a guaranteed start fails at its start. The
+missing image or an exhausted quota. A lost trust is none, and deletes no
+server: running leases end at their planned time, best effort waits for a new
+trust, and a lease with a guaranteed start fails at its latest start. The
 servers of a failed lease are deleted, so the time must exceed any outage of
 Nova, Neutron, Glance or Keystone that leases should survive. An interruption
 shorter than this that the owner has not caused extends the lease by the lost

@@ -58,6 +58,19 @@ def _connect_by_trust(trust: str | None, lease: str) -> Cloud:
         interface=keystone.interfaces(CONF.nova) or None))
 
 
+def _check_own_account() -> None:
+    """Check that Watcher's own account gets a new token.
+
+    :raises CloudError: if it does not.
+    """
+    try:
+        _connect().open_session()
+    except cloud_errors.CloudError as exc:
+        raise cloud_errors.CloudError(
+            "Keystone gives Watcher's own account no token, see "
+            f'[{_AUTH}]: {exc}') from exc
+
+
 @contextlib.contextmanager
 def act_as_owner(trust: str | None, lease: str) -> Iterator[Cloud]:
     """Act on the cloud with the rights of a trust's owner.
@@ -68,6 +81,8 @@ def act_as_owner(trust: str | None, lease: str) -> Iterator[Cloud]:
     :param trust: id of the trust; None for Watcher's own account.
     :param lease: UUID of the lease of the owner.
     :raises Untrusted: if the trust, or one of its roles, no longer exists.
+        Keystone refuses all trusts in the same way while Watcher's own
+        password is wrong; that is another ``CloudError``.
     """
     try:
         with cloud_errors.translated_errors():
@@ -78,6 +93,7 @@ def act_as_owner(trust: str | None, lease: str) -> Iterator[Cloud]:
         if isinstance(exc.__cause__, ksa_exceptions.Unauthorized
                       | ksa_exceptions.Forbidden | ksa_exceptions.NotFound):
             _connect_by_trust.cache_clear()
+            _check_own_account()
             raise cloud_errors.Untrusted(str(exc)) from exc
         raise
 

@@ -18,6 +18,9 @@ from tests.unit.watcher import fakes
 
 class ConnectionTest(fakes.TestCase):
 
+    def setUp(self):
+        self.own = mock.Mock()
+
     def test_interface_option_is_read_in_every_spelling(self):
         # DevStack sets interface, Kolla's watcher.conf has no [nova] at all.
         for options, expected in (
@@ -45,7 +48,9 @@ class ConnectionTest(fakes.TestCase):
         """Act with a trust; the action has an error as its effect."""
         owner = mock.Mock(open_session=mock.Mock(side_effect=effects[:1]))
         made = mock.Mock(return_value=owner)
-        with mock.patch.object(cloud_connections, '_connect_by_trust', made):
+        with mock.patch.object(cloud_connections, '_connect_by_trust', made), \
+                mock.patch.object(cloud_connections, '_connect',
+                                  return_value=self.own):
             with cloud_connections.act_as_owner('trust', 'lease') as found, \
                     cloud_errors.translated_errors():
                 self.assertIs(owner, found)
@@ -62,6 +67,15 @@ class ConnectionTest(fakes.TestCase):
                         cloud_errors.Untrusted):
                     self.act(*effects)
         self.act(None)
+
+    def test_wrong_password_of_watcher_is_no_lost_right(self):
+        self.own.open_session.side_effect = cloud_errors.CloudError('401')
+        for effects in ((ks_exceptions.Unauthorized(),),
+                        (None, ks_exceptions.NotFound())):
+            with self.subTest(effects), self.assertRaisesRegex(
+                    cloud_errors.CloudError, 'own account.*401') as caught:
+                self.act(*effects)
+            self.assertNotIsInstance(caught.exception, cloud_errors.Untrusted)
 
     def test_each_lease_has_a_token_of_its_own(self):
         cloud_connections._connect_by_trust.cache_clear()
