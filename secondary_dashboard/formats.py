@@ -27,7 +27,7 @@ STATES = {
     'migrating': _('Migrating'), 'resuming': _('Resuming'),
     'resumed-ready': _('Resumed'), 'starting': _('Starting'),
     'interrupted': _('Interrupted'), 'unknown': _('Unknown'),
-    'ending': _('Ending'),
+    'ending': _('Ending'), 'error': _('Error'),
     'done': _('Done'), 'cancelled': _('Cancelled'), 'failed': _('Failed')}
 KINDS = {
     'best-effort': _('As soon as there is room'),

@@ -30,11 +30,13 @@ class LeaseState(enum.StrEnum):
     #: Reported only by the engine, which observes servers.  STARTING,
     #: INTERRUPTED and UNKNOWN in place of ACTIVE: some servers have not run
     #: yet, do not run any more, or cannot be observed.  ENDING in place of a
-    #: final state: some servers are not deleted yet.
+    #: final state: some servers are not deleted yet.  ERROR: the engine
+    #: cannot read the lease.
     STARTING = 'starting'
     INTERRUPTED = 'interrupted'
     UNKNOWN = 'unknown'
     ENDING = 'ending'
+    ERROR = 'error'
     DONE = 'done'
     CANCELLED = 'cancelled'
     FAILED = 'failed'

@@ -46,6 +46,8 @@ class DecisionMeasures:
         self.waiting: WaitingOperations | None = None
         #: Servers of leases that the database does not know, likewise.
         self.unknown_servers: int | None = None
+        #: Leases that cannot be read, likewise.
+        self.unreadable_leases: int | None = None
 
     def note_decision(self, request: str, seconds: float,
                       kinds: Iterable[str], unresolved: int) -> None:
@@ -78,12 +80,13 @@ class DecisionMeasures:
                 self.operation_seconds[kind,].note(seconds)
 
     def note_pass(self, seconds: float, leases: Mapping[str, int] | None,
-                  unknown_servers: int) -> None:
+                  unknown_servers: int, unreadable_leases: int) -> None:
         """Note a pass of the lease engine.
 
         :param leases: number of leases by state; None if the pass failed.
         :param unknown_servers: servers of leases that the database does not
             know.
+        :param unreadable_leases: leases in quarantine.
         """
         with self._lock:
             self.passes['failed' if leases is None else 'done',] += 1
@@ -91,10 +94,12 @@ class DecisionMeasures:
             if leases is not None:
                 self.leases, self.last_pass = leases, time.time()
                 self.unknown_servers = unknown_servers
+                self.unreadable_leases = unreadable_leases
 
     def forget_leases(self) -> None:
         """Note that another engine runs the leases from now on."""
         self.leases = self.last_pass = self.unknown_servers = None
+        self.unreadable_leases = None
 
 
 #: The measures of this process.

@@ -112,6 +112,9 @@ def metric_families(state: ClusterState, found: DecisionMeasures,
     yield families.make_gauge(
         ENGINE_PREFIX + 'unknown_servers', 'Servers with the label of a lease '
         'that the database does not know', found.unknown_servers)
+    yield families.make_gauge(
+        ENGINE_PREFIX + 'unreadable_leases', 'Leases that cannot be read from '
+        'the database', found.unreadable_leases)
 
 
 def start_metrics(conf: cfg.ConfigOpts, state: ClusterState,

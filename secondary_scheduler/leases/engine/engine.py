@@ -29,6 +29,7 @@ from secondary_scheduler.leases.engine import (
     host_rules,
     image_cache,
     owner_rights,
+    quarantine,
     quotes,
     sweep,
 )
@@ -40,7 +41,10 @@ from secondary_scheduler.leases.engine.records import (
     UnknownFlavorError,
     to_terms,
 )
-from secondary_scheduler.leases.engine.schedule_ledger import ScheduleLedger
+from secondary_scheduler.leases.engine.schedule_ledger import (
+    Row,
+    ScheduleLedger,
+)
 from secondary_scheduler.leases.engine.values import (
     CloudState,
     LeaseCloud,
@@ -110,6 +114,7 @@ class Engine:
             options.window, options.risk)
         self._recovery = failures.Recovery(options.lead, options.give_up)
         self._sweep = sweep.Sweep(database, options.delete_unknown)
+        self._quarantine = quarantine.Quarantine(database)
         self._waiting: list[models.LeaseRow] = []
         self._ledger: ScheduleLedger | None = None
         self._trouble, self._last_heartbeat = '', 0.0
@@ -133,6 +138,10 @@ class Engine:
     def count_unknown_servers(self) -> int:
         """Return the number of servers of leases that are not known."""
         return self._sweep.unknown
+
+    def count_unreadable_leases(self) -> int:
+        """Return the number of leases in quarantine."""
+        return len(self._quarantine.leases)
 
     def guaranteed_leases(self) -> frozenset[str]:
         """Return the leases with a guaranteed start, as project:UUID."""
@@ -188,13 +197,16 @@ class Engine:
         now = self._clock()
         requests = schedules.read_owner_requests(self._database)
         ledger = self._ledger
-        if ledger is not None and (requests.keys() - ledger.records.keys()
-                                   - {row.uuid for row in self._waiting}):
+        if self._quarantine.end_cancelled(requests, int(now)):
+            ledger = None   # their hosts are free
+        if ledger is not None and (
+                requests.keys() - ledger.records.keys()
+                - self._quarantine.leases
+                - {row.uuid for row in self._waiting}):
             ledger = None   # another engine has taken new leases
         if ledger is not None and ledger.term != term:
             ledger = None   # another engine may have led in between
-        passes, rows = (
-            (0, []) if ledger else schedules.read_pass(self._database, term))
+        passes, rows = (0, []) if ledger else self._read_pass(term, now)
         cloud_state = self._cloud.observe_state(
             ledger.known_servers() if ledger
             else ScheduleLedger.servers_in(rows))
@@ -203,13 +215,14 @@ class Engine:
         if ledger is not None and not ledger.is_current(
                 cloud_state, estimates):
             ledger = None
-            passes, rows = schedules.read_pass(self._database, term)
+            passes, rows = self._read_pass(term, now)
         if ledger is None:
             self._waiting = []
             ledger = self._ledger = ScheduleLedger(
                 self._database, self._options.settings, cloud_state, estimates,
                 passes, int(now), term)
             ledger.restore_leases(rows)
+            self._quarantine.hold_plans(ledger, cloud_state)
         new = self._read_new(ledger, cloud_state, [
             row for row, text in rows if text is None])
         rights = owner_rights.OwnerRights.read(
@@ -269,6 +282,11 @@ class Engine:
                      'to begin in %(when).1f s.', {
                          'lease': order.place[0], 'kind': order.kind,
                          'node': order.place[1], 'when': order.at - now})
+
+    def _read_pass(self, term: int, now: float
+                   ) -> tuple[int, list[Row]]:
+        found = schedules.read_pass(self._database, term)
+        return found.passes, self._quarantine.take(found, int(now))
 
     def _adopt(self, ledger: ScheduleLedger, cloud_state: CloudState,
                claimed: Container[str], now: float) -> None:
@@ -332,4 +350,4 @@ class Engine:
         """Withhold from leases the capacity that hosts cannot lend."""
         ledger.withhold_capacity(
             cloud_state, self._lendable, self._recovery.avoided_hosts(now),
-            int(now))
+            self._quarantine.counted_servers(cloud_state, now), int(now))

@@ -257,9 +257,8 @@ def naming_lease(lease: str) -> Iterator[None]:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
         raise LeaseRecordError(
-            f'The document of lease {lease} cannot be read: {exc!r}. '
-            'All leases wait. If another version has written it, run that '
-            'one again.') from exc
+            f'The document of lease {lease} cannot be read: {exc!r}. If '
+            'another version has written it, run that one again.') from exc
 
 
 class RecordDocuments:

@@ -31,7 +31,11 @@ from secondary_scheduler.leases.engine.records import (
     naming_lease,
     servers_in,
 )
-from secondary_scheduler.leases.engine.values import RESOURCES, CloudState
+from secondary_scheduler.leases.engine.values import (
+    RESOURCES,
+    Amounts,
+    CloudState,
+)
 from secondary_scheduler.leases.scheduling.disks import Disks
 from secondary_scheduler.leases.scheduling.durations import OperationTimes
 from secondary_scheduler.leases.scheduling.lease import Booking, Lease
@@ -108,6 +112,8 @@ class ScheduleLedger:
         for row, text in kept:
             with naming_lease(row.uuid):
                 record = self._documents.read_record(row, text)
+            if row.state == LeaseState.ERROR:
+                record.reported_state = row.state   # it could not be read
             self.records[row.uuid] = record
             self._written[row.uuid] = text
             if looked_at is not None and record.unreachable_since is None:
@@ -118,6 +124,23 @@ class ScheduleLedger:
             one.lease for one in self.records.values()
             if one.lease.state not in lease_states.FINAL])
         self._pricing.restore()
+
+    def hold_plan(self, plan: Sequence[PlannedSlot], need: Amounts) -> None:
+        """Hold the hosts of a lease that has a plan and no record.
+
+        :param need: amounts of each node.
+        """
+        for slot in plan:
+            there = sorted((self._index[name], nodes) for name, nodes
+                           in slot.hosts.items() if name in self._index)
+            end = NEVER if slot.end is None else slot.end
+            if there and end > self._now:
+                hosts, nodes = np.array(there, dtype=np.int64).T
+                self.scheduler.table.take(CapacityEntry(
+                    max(slot.begin, self._now), end,
+                    np.ascontiguousarray(hosts),
+                    np.outer(np.array(need, dtype=np.int64), nodes),
+                    tenants=0))
 
     def _build_scheduler(self, hosts: list[str]) -> None:
         known = self._cloud_state.hosts
@@ -284,17 +307,19 @@ class ScheduleLedger:
         cloud_state: CloudState,
         lendable: capacity.LendableCapacity,
         avoided: Collection[str],
+        counted: frozenset[str],
         now: int,
     ) -> None:
         """Withhold from leases the capacity that hosts cannot lend.
 
         :param avoided: hosts whose whole capacity is withheld.
+        :param counted: servers whose hosts are held by ``hold_plan``.
         """
         ours = frozenset(
             node.server for record in self.records.values()
             if record.lease.booking is not None for node in record.nodes
             if node.server)
-        others = capacity.sum_used(cloud_state, ours)
+        others = capacity.sum_used(cloud_state, ours | counted)
         for host in avoided:
             if host in self._index:
                 others[host] = self.capacity[self._index[host]].tolist()

@@ -94,7 +94,8 @@ class LeaseRunner:
             self._measures.note_pass(
                 time.monotonic() - began,
                 engine.count_leases() if done else None,
-                engine.count_unknown_servers())
+                engine.count_unknown_servers(),
+                engine.count_unreadable_leases())
         self._seen.note_schedule(LeaseFacts(
             expected_claims={host: one.claims for host, one
                              in engine.expected.items()},

@@ -30,7 +30,7 @@ class LeaseStateTest(unittest.TestCase):
         # The others are reported only by the engine.
         self.assertEqual(
             {LeaseState.STARTING, LeaseState.INTERRUPTED, LeaseState.UNKNOWN,
-             LeaseState.ENDING},
+             LeaseState.ENDING, LeaseState.ERROR},
             set(LeaseState) - reached,
         )
 

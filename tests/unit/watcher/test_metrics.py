@@ -79,8 +79,8 @@ class DecisionMetricsTest(report_case.ReportCase):
         noted.note_breaker(2)
         noted.note_operation('suspend', 'succeeded', 3.0)
         noted.note_operation('suspend', 'failed', None)
-        noted.note_pass(0.2, None, 0)
-        noted.note_pass(0.2, {'active': 2}, 3)
+        noted.note_pass(0.2, None, 0, 0)
+        noted.note_pass(0.2, {'active': 2}, 3, 1)
         found = self.samples()
         for key, value in (
                 (('secondary_decision_decisions_total', 'preempt'), 1),

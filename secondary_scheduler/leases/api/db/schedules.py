@@ -22,6 +22,7 @@ from secondary_scheduler.leases.api.db.models import (
     Event,
     Learned,
     LeaseRow,
+    NodeSetRow,
     Schedule,
     ServerRow,
 )
@@ -34,6 +35,8 @@ _ENGINE = 1
 _TAKEN = OPEN - {LeaseState.NEW}
 #: Seconds without a pass after which leases may be missing in the database.
 _GAP_S = 120
+#: Errors of values in a row that cannot be read.
+_BAD_VALUES = (AttributeError, LookupError, TypeError, ValueError)
 #: Kind of the event of a server that still exists after its lease.
 LEFT_OVER = 'server-left-over'
 
@@ -95,6 +98,21 @@ class FoundLeases:
     complete_since: int
 
 
+@dataclasses.dataclass
+class TakenLeases:
+    """The taken leases that are not over.
+
+    :ivar passes: number of passes of all engines.
+    :ivar rows: the leases, the oldest first, each with its record if it has
+        one.
+    :ivar broken: reasons for which other leases cannot be read, by UUID.
+    """
+
+    passes: int
+    rows: list[tuple[LeaseRow, str | None]]
+    broken: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
 @dataclasses.dataclass(frozen=True)
 class OwnerRequests:
     """Requests of the owner of a lease: to pause it, to cancel it."""
@@ -104,11 +122,8 @@ class OwnerRequests:
 
 
 @retried
-def read_pass(database: Database, term: int
-              ) -> tuple[int, list[tuple[LeaseRow, str | None]]]:
-    """Return the number of passes, and all taken leases that are not over.
-
-    Each lease comes with its record, if it has one; the oldest is first.
+def read_pass(database: Database, term: int) -> TakenLeases:
+    """Return all taken leases that are not over.
 
     :param term: term of the leadership of the engine.  From now on nothing is
         written under an older one.
@@ -120,14 +135,58 @@ def read_pass(database: Database, term: int
                     EngineRow.id == _ENGINE, EngineRow.term <= term)
                 .values(term=term)).rowcount:
             raise Overtaken('another engine leads')
-        passes = session.scalar(
-            sa.select(EngineRow.passes).where(EngineRow.id == _ENGINE))
-        found = session.execute(
-            sa.select(LeaseRow, Schedule.document)
-            .outerjoin(Schedule, Schedule.lease_id == LeaseRow.id)
-            .where(LeaseRow.state.in_(_TAKEN)).order_by(LeaseRow.id))
-        return int(passes or 0), [
-            (lease, document) for lease, document in found]
+        passes = int(session.scalar(sa.select(EngineRow.passes).where(
+            EngineRow.id == _ENGINE)) or 0)
+    query = (sa.select(LeaseRow, Schedule.document)
+             .outerjoin(Schedule, Schedule.lease_id == LeaseRow.id)
+             .where(LeaseRow.state.in_(_TAKEN)).order_by(LeaseRow.id))
+    try:
+        with database.reader() as session:
+            return TakenLeases(passes, [
+                (lease, text) for lease, text in session.execute(query)])
+    except _BAD_VALUES:
+        return _read_each(database, passes, query)
+
+
+def _read_each(database: Database, passes: int, query: typing.Any
+               ) -> TakenLeases:
+    """Read leases one by one, since a value of one cannot be read."""
+    found = TakenLeases(passes, [])
+    with database.reader() as session:
+        uuids = session.execute(
+            sa.select(LeaseRow.id, LeaseRow.uuid)
+            .where(LeaseRow.state.in_(_TAKEN)).order_by(LeaseRow.id)
+        ).tuples().all()
+    for row, uuid in uuids:
+        try:
+            with database.reader() as session:
+                found.rows.extend(
+                    (lease, text) for lease, text in session.execute(
+                        query.where(LeaseRow.id == row)))
+        except _BAD_VALUES as exc:
+            found.broken[uuid] = f'Lease {uuid} cannot be read: {exc!r}.'
+    return found
+
+
+@retried
+def set_state(database: Database, uuid: str, state: LeaseState, reason: str,
+              now: int) -> bool:
+    """Set the state of a lease that cannot be read; add an event.
+
+    :returns: False if it has this state already.
+    """
+    with database.writer() as session:
+        changed = session.execute(
+            sa.update(LeaseRow)
+            .where(LeaseRow.uuid == uuid, LeaseRow.state != state)
+            .values(state=state, reason=reason, updated_at=now,
+                    revision=LeaseRow.revision + 1)).rowcount
+        if changed:
+            session.add(Event(
+                lease_id=session.scalar(sa.select(LeaseRow.id).where(
+                    LeaseRow.uuid == uuid)),
+                time=now, kind=state, state=state, text=reason))
+        return bool(changed)
 
 
 @retried
@@ -168,8 +227,11 @@ def find_leases(database: Database, uuids: Collection[str], now: int,
     :param looked_at: as in ``record_heartbeat``.
     """
     with database.reader() as session:
+        # Without the values that may be unreadable.
         rows = session.scalars(
-            sa.select(LeaseRow).where(LeaseRow.uuid.in_(uuids)))
+            sa.select(LeaseRow).where(LeaseRow.uuid.in_(uuids)).options(
+                orm.defer(LeaseRow.unverified), orm.noload(LeaseRow.servers),
+                orm.selectinload(LeaseRow.nodes).load_only(NodeSetRow.number)))
         events = session.execute(
             sa.select(LeaseRow.uuid, Event.text)
             .join(Event, Event.lease_id == LeaseRow.id)

@@ -232,7 +232,7 @@ class RecordCases:
 
     def serve(self, lease, served, charge, **values):
         """Record the seconds and the charge of a lease, as the engine does."""
-        passes, _ = schedules.read_pass(self.db, 0)
+        passes = schedules.read_pass(self.db, 0).passes
         schedules.write_pass(self.db, passes, 0, [Change(
             lease['id'], None, values, served=served, charge=charge)],
             self.service.store.now)
