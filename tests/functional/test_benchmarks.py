@@ -38,6 +38,7 @@ COMMANDS = [
     'lease_admission.py --quick',
     'lease_api.py --quick',
     'leases_large.py LCG.swf.gz 30days.swf --quick',
+    'pass_writes.py --quick',
     'placement_candidates.py --quick',
     'reaction_beside_switch.py --quick',
     'scheduling.py --quick']

@@ -4,7 +4,7 @@
 
 from collections.abc import Iterator
 
-from secondary_scheduler.leases.api.db.schedules import NewEvent
+from secondary_scheduler.leases.api.db.changes import NewEvent
 from secondary_scheduler.leases.engine.records import LeaseRecord
 from secondary_scheduler.leases.scheduling.kinds import LeaseKind
 from secondary_scheduler.leases.scheduling.transitions import SHORT, SHORT_S

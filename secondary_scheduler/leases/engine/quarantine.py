@@ -142,5 +142,4 @@ def _read_alone(row: models.LeaseRow, text: str) -> None:
 
 def _largest(needs: Sequence[Amounts]) -> Amounts:
     """Return the largest amount of each resource."""
-    return tuple(map(                       # type: ignore[return-value]
-        max, zip(_NOTHING, *needs, strict=True)))
+    return tuple(map(max, zip(_NOTHING, *needs, strict=True)))

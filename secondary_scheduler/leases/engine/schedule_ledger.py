@@ -9,8 +9,8 @@ import dataclasses
 import numpy as np
 
 from secondary_scheduler.leases.api.db import models, plans, schedules
+from secondary_scheduler.leases.api.db.changes import Change, NewEvent
 from secondary_scheduler.leases.api.db.plans import PlannedSlot
-from secondary_scheduler.leases.api.db.schedules import Change, NewEvent
 from secondary_scheduler.leases.api.db.session import Database
 from secondary_scheduler.leases.api.db.store import LeaseStore
 from secondary_scheduler.leases.engine import (
@@ -339,7 +339,7 @@ class ScheduleLedger:
 
     def write_changes(self, now: int, store: LeaseStore, anyway: bool
                       ) -> None:
-        """Store all changes of this pass in one transaction.
+        """Store all changes of this pass in few transactions.
 
         :param anyway: begin the transaction even if nothing has changed, to
             learn of another engine.
@@ -360,8 +360,8 @@ class ScheduleLedger:
             written = schedules.write_pass(
                 self._database, self._passes, self.term, changes, now,
                 self._pricing.unsaved_state())
-            self._passes += 1
-            for lease, event in written:
+            self._passes = written.passes
+            for lease, event in written.events:
                 store.announce(lease, event)
         plans.write_plan(self._database, slots)
         for change in changes:
@@ -436,7 +436,8 @@ class ScheduleLedger:
             return None
         request, record.pending_request = record.pending_request, None
         return Change(record.uuid, text, values, None if same else servers,
-                      new_events, request, *record.served_and_charge(price))
+                      new_events, request, *record.served_and_charge(price),
+                      books=lease.ahead)
 
 
 def _are_similar(one: OperationTimes, other: OperationTimes) -> bool:

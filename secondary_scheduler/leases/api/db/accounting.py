@@ -2,17 +2,18 @@
 
 """Served time and charge of leases by day (UTC)."""
 
+from collections.abc import Sequence
 import dataclasses
 import datetime
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from secondary_scheduler.leases.api.db.models import LeaseRow
 from secondary_scheduler.leases.api.db.record_models import ServedDay
 from secondary_scheduler.leases.api.db.session import Database, retried
 from secondary_scheduler.reading import times
 
+_AMOUNTS = ('served', 'node_seconds', 'charge')
 
 @dataclasses.dataclass(frozen=True)
 class ProjectAccount:
@@ -33,25 +34,37 @@ def day_of(now: int) -> datetime.date:
     return times.to_datetime(now).date()
 
 
-def add_served(session: orm.Session, lease: LeaseRow, served: int,
-               charge: float, now: int) -> None:
-    """Add seconds and charge to the account of a lease for the present day.
+@dataclasses.dataclass(frozen=True)
+class Served:
+    """Served time of a lease to be added; amounts may be negative."""
 
-    Both may be negative; nothing is stored if both are 0.
-    """
-    if not served and not charge:
-        return
-    day = day_of(now)
-    row = session.scalar(sa.select(ServedDay).where(
-        ServedDay.day == day, ServedDay.lease_uuid == lease.uuid))
-    if row is None:
-        row = ServedDay(day=day, lease_uuid=lease.uuid,
-                        project_id=lease.project_id, served=0,
-                        node_seconds=0, charge=0.0)
-        session.add(row)
-    row.served += served
-    row.node_seconds += served * sum(one.number for one in lease.nodes)
-    row.charge += charge
+    lease_uuid: str
+    project_id: str
+    served: int
+    node_seconds: int
+    charge: float
+
+
+def add_served(session: orm.Session, more: Sequence[Served], now: int) -> None:
+    """Add to the accounts of leases for the present day."""
+    day, table = day_of(now), ServedDay.__table__
+    stored = dict(session.execute(
+        sa.select(ServedDay.lease_uuid, ServedDay.id).where(
+            ServedDay.day == day,
+            ServedDay.lease_uuid.in_([one.lease_uuid for one in more]))
+    ).tuples().all())
+    new = [{'day': day, **dataclasses.asdict(one)} for one in more
+           if one.lease_uuid not in stored]
+    if new:
+        session.execute(sa.insert(table), new)
+    added = [{'row': stored[one.lease_uuid], **{
+        f'more_{name}': getattr(one, name) for name in _AMOUNTS}}
+        for one in more if one.lease_uuid in stored]
+    if added:
+        session.execute(
+            sa.update(table).where(table.c.id == sa.bindparam('row')).values({
+                name: table.c[name] + sa.bindparam(f'more_{name}')
+                for name in _AMOUNTS}), added)
 
 
 @retried

@@ -18,6 +18,9 @@ from secondary_scheduler.leases.api.db.models import (
 )
 from secondary_scheduler.leases.api.db.session import Database, retried
 
+#: Leases that are written in one transaction, at most.
+_BATCH = 50
+
 
 class SlotPurpose(enum.StrEnum):
     """Purpose for which a lease holds hosts."""
@@ -42,16 +45,21 @@ class PlannedSlot:
     hosts: Mapping[str, int]
 
 
-@retried
 def write_plan(database: Database,
                plan: Mapping[str, Sequence[PlannedSlot]]) -> None:
     """Replace the planned slots of the given leases, by UUID.
 
     Other leases keep their slots. A lease that was deleted meanwhile is
-    ignored.
+    ignored. A transaction has few leases, so that no owner waits for all.
     """
-    if not plan:
-        return
+    planned = list(plan.items())
+    for first in range(0, len(planned), _BATCH):
+        _write_some(database, dict(planned[first:first + _BATCH]))
+
+
+@retried
+def _write_some(database: Database,
+                plan: Mapping[str, Sequence[PlannedSlot]]) -> None:
     hosts = _host_ids(database, {host for planned in plan.values()
                                  for one in planned for host in one.hosts})
     with database.writer() as session:

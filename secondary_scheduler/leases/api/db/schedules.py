@@ -16,7 +16,11 @@ import typing
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from secondary_scheduler.leases.api.db import accounting
+from secondary_scheduler.leases.api.db.changes import (
+    Announced,
+    Change,
+    write_changes,
+)
 from secondary_scheduler.leases.api.db.models import (
     EngineRow,
     Event,
@@ -24,9 +28,7 @@ from secondary_scheduler.leases.api.db.models import (
     LeaseRow,
     NodeSetRow,
     Schedule,
-    ServerRow,
 )
-from secondary_scheduler.leases.api.db.requests import LeaseRequest
 from secondary_scheduler.leases.api.db.session import Database, retried
 from secondary_scheduler.leases.api.db.store import OPEN
 from secondary_scheduler.model.lease_states import LeaseState
@@ -37,40 +39,14 @@ _TAKEN = OPEN - {LeaseState.NEW}
 _GAP_S = 120
 #: Errors of values in a row that cannot be read.
 _BAD_VALUES = (AttributeError, LookupError, TypeError, ValueError)
+#: Leases that are written in one transaction, at most.
+_BATCH = 50
 #: Kind of the event of a server that still exists after its lease.
 LEFT_OVER = 'server-left-over'
 
 
 class Overtaken(Exception):
     """Another engine has written a pass meanwhile."""
-
-
-@dataclasses.dataclass(frozen=True)
-class NewEvent:
-    """An event of a lease that is not stored yet."""
-
-    kind: str
-    text: str = ''
-
-
-@dataclasses.dataclass(frozen=True)
-class Change:
-    """Changes of a lease in a pass.
-
-    ``document`` is the engine's record (None: unchanged), ``values`` are
-    columns of the lease, ``servers`` the UUIDs of all its servers (None:
-    unchanged). ``made`` is the request of a lease that is to be created.
-    ``served`` seconds and their ``charge`` do not change the revision.
-    """
-
-    uuid: str
-    document: str | None
-    values: Mapping[str, typing.Any] = dataclasses.field(default_factory=dict)
-    servers: Sequence[str] | None = None
-    events: Sequence[NewEvent] = ()
-    made: LeaseRequest | None = None
-    served: int = 0
-    charge: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +87,18 @@ class TakenLeases:
     passes: int
     rows: list[tuple[LeaseRow, str | None]]
     broken: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass
+class WrittenPass:
+    """A pass that was written.
+
+    :ivar passes: number of passes afterwards.
+    :ivar events: the resulting events, each with its lease.
+    """
+
+    passes: int
+    events: list[Announced]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,62 +262,44 @@ def record_heartbeat(database: Database, now: int | None, trouble: str,
             row.looked_at = now
 
 
-@retried
 def write_pass(database: Database, passes: int, term: int,
                changes: Sequence[Change], now: int,
                learned: Mapping[str, str] = types.MappingProxyType({})
-               ) -> list[tuple[LeaseRow, Event]]:
-    """Write the changes of a pass; return the resulting events.
+               ) -> WrittenPass:
+    """Write the changes of a pass.
 
-    :param passes: result of ``read_pass``, incremented by each write.
+    A transaction has few leases, so that no owner waits for all of them.
+    Leases that release hosts come first: if the rest is not written, no host
+    is booked twice.
+
+    :param passes: result of ``read_pass``, incremented by each transaction.
     :param term: as in ``read_pass``.
     :param learned: new learned state of drivers, by name.
-    :raises Overtaken: if another engine has written a pass since; nothing is
-        written then.
+    :raises Overtaken: if another engine has written a pass since; nothing more
+        is written then.
     """
+    ordered = sorted(changes, key=lambda one: one.books)
+    written = WrittenPass(passes, [])
+    for first in range(0, len(ordered) or 1, _BATCH):
+        written.events.extend(_write_batch(
+            database, written.passes, term, ordered[first:first + _BATCH], now,
+            {} if first else learned))
+        written.passes += 1
+    return written
+
+
+@retried
+def _write_batch(database: Database, passes: int, term: int,
+                 batch: Sequence[Change], now: int,
+                 learned: Mapping[str, str]) -> list[Announced]:
+    """Write some changes of a pass in one transaction."""
     with database.writer() as session:
-        mine = session.execute(
-            sa.update(EngineRow).where(EngineRow.id == _ENGINE,
-                                       EngineRow.passes == passes,
-                                       EngineRow.term == term)
-            .values(passes=passes + 1)).rowcount
-        if not mine:
+        if not session.execute(
+                sa.update(EngineRow).where(
+                    EngineRow.id == _ENGINE, EngineRow.passes == passes,
+                    EngineRow.term == term)
+                .values(passes=passes + 1)).rowcount:
             raise Overtaken('another engine has written a pass since')
         for name, document in learned.items():
             session.merge(Learned(name=name, document=document))
-        return [event for change in changes
-                for event in _apply(session, change, now)]
-
-
-def _apply(session: orm.Session, change: Change, now: int
-           ) -> list[tuple[LeaseRow, Event]]:
-    if change.made is not None:
-        session.add(change.made.make_lease(now))
-    lease = session.scalar(sa.select(LeaseRow).where(
-        LeaseRow.uuid == change.uuid))
-    if lease is None:       # over, and deleted by its owner
-        return []
-    accounting.add_served(
-        session, lease, change.served - (lease.served or 0),
-        (change.charge or 0.0) - (lease.charge or 0.0), now)
-    lease.served, lease.charge = change.served, change.charge
-    if change.values or change.servers is not None:
-        for name, value in change.values.items():
-            setattr(lease, name, value)
-        # The owner may change the lease at the same time.
-        lease.revision = LeaseRow.revision + 1
-        lease.updated_at = now
-    if change.servers is not None:
-        known = {one.uuid: one for one in lease.servers}
-        lease.servers = [
-            known.get(uuid) or ServerRow(lease_id=lease.id, uuid=uuid)
-            for uuid in change.servers]
-    if change.document is not None:
-        session.merge(Schedule(lease_id=lease.id, document=change.document))
-    events = [Event(lease_id=lease.id, time=now, kind=one.kind,
-                    state=lease.state, text=one.text)
-              for one in change.events]
-    session.add_all(events)
-    session.flush()
-    session.refresh(lease)
-    return [(lease, event) for event in events]
+        return write_changes(session, batch, now)

@@ -12,13 +12,13 @@ from secondary_scheduler.leases.api.db import (
     recorded_plans,
     schedules,
 )
+from secondary_scheduler.leases.api.db.changes import Change
 from secondary_scheduler.leases.api.db.host_states import ObservedHost
 from secondary_scheduler.leases.api.db.models import EngineRow, LeaseRow
 from secondary_scheduler.leases.api.db.recorded_plans import (
     OperationRecord,
     PlanRecord,
 )
-from secondary_scheduler.leases.api.db.schedules import Change
 from tests.unit.leases.api import services
 from tests.unit.leases.api.services import NOW, request
 
