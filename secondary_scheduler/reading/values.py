@@ -10,7 +10,8 @@ import re
 #: fits into 64 bits.
 MOST = 10**12
 
-_NUMBER = re.compile(r'[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?', re.ASCII)
+_NUMBER = re.compile(r'[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?',
+                     re.ASCII)
 _WHOLE = re.compile(r'[+-]?\d{1,20}', re.ASCII)
 _SHOWN = 60
 

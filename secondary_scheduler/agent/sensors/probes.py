@@ -35,7 +35,7 @@ _TIME_LIMIT = 0.8
 
 _LATE = 'it does not answer in time'
 
-_NUMBER = re.compile(r'[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?', re.ASCII)
+_NUMBER = re.compile(r'[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?', re.ASCII)
 _SETTING = re.compile(rf'\s*({language.PROBE_NAME})\s*=\s*(\S.*)', re.DOTALL)
 
 

@@ -22,6 +22,8 @@ from secondary_scheduler.model import vocabulary
 Schema = dict[str, typing.Any]
 
 _CONTROL = r'[\u0000-\u001f\u007f]'
+#: Control characters, and parts of a path that a URL must not have.
+_UNSAFE = _CONTROL + r'|(?:^|/)\.{1,2}(?:/|$)'
 #: Nova's bounds (``nova.api.openstack.compute.schemas.servers``).
 _MOST_USER_DATA = 65535
 #: One tag fewer than Nova allows: a server has the tag of its lease, too.
@@ -29,7 +31,9 @@ _MOST_TAGS, _MOST_TAG = 49, 60
 _MOST_NODES = 100_000
 _MOST_DEVICES = 255
 _MOST_VOLUME_GB = 2 ** 31 - 1
-_BASE64 = r'^[A-Za-z0-9+/\r\n]*={0,2}[\r\n]*$'
+#: No character can be matched by two parts of it: that would take a time with
+#: the square of the length.
+_BASE64 = r'^[A-Za-z0-9+/\r\n]*(?:={1,2}[\r\n]*)?$'
 _METADATA_KEY = '^[a-zA-Z0-9_:. -]{1,255}$'
 
 
@@ -39,6 +43,14 @@ def line(description: str, least: int = 0, most: int = 255,
     return {'type': 'string', 'minLength': least, 'maxLength': most,
             'not': {'type': 'string', 'pattern': forbidden},
             'description': description, **more}
+
+
+def reference(description: str) -> Schema:
+    """Return the schema of an id or name, which becomes part of a URL.
+
+    A part of "." or ".." would lead to another resource.
+    """
+    return line(description, 1, forbidden=_UNSAFE)
 
 
 def nullable(schema: Schema) -> Schema:
@@ -64,9 +76,9 @@ _NETWORKS: Schema = {
     'oneOf': [
         {'type': 'string', 'enum': ['auto', 'none']},
         _list(_object({
-            'uuid': line('Id or name of a network.', 1),
-            'port': line('Id or name of a port; a port serves one server.',
-                         1),
+            'uuid': reference('Id or name of a network.'),
+            'port': reference(
+                'Id or name of a port; a port serves one server.'),
             'fixed_ip': line('Address in the network; serves one server.',
                              1),
             'tag': _TAG}), _MOST_DEVICES, 'Interfaces, in this order.')],
@@ -77,8 +89,8 @@ _DEVICE = _object({
     'source_type': {'type': 'string', 'enum': [
         'blank', 'image', 'snapshot', 'volume']},
     'destination_type': {'type': 'string', 'enum': ['local', 'volume']},
-    'uuid': line('Id of the volume, snapshot or image; an image may also be '
-                 'given by name.', 1),
+    'uuid': reference('Id of the volume, snapshot or image; an image may '
+                      'also be given by name.'),
     'boot_index': {'type': ['integer', 'null'], 'minimum': -1,
                    'maximum': _MOST_DEVICES,
                    'description': '0: boot device.'},
@@ -98,7 +110,7 @@ _DEVICE = _object({
 SERVER: Schema = {
     'networks': _NETWORKS,
     'security_groups': _list(_object({
-        'name': line('Name or id of a security group.', 1)}, ('name',)),
+        'name': reference('Name or id of a security group.')}, ('name',)),
         _MOST_DEVICES, 'Security groups of the interfaces.'),
     'metadata': {
         'type': 'object', 'additionalProperties': False,
@@ -127,12 +139,12 @@ _USER_DATA: Schema = {
 _PLAIN: Schema = {
     'number': {'type': 'integer', 'minimum': 1, 'maximum': _MOST_NODES,
                'description': 'Number of servers.'},
-    'flavor': line('Name or id of a secondary flavor.', 1),
-    'image': nullable(line('Name or id of the boot image.', 1)),
-    'network': nullable(line(
+    'flavor': reference('Name or id of a secondary flavor.'),
+    'image': nullable(reference('Name or id of the boot image.')),
+    'network': nullable(reference(
         'Name or id of the network, "auto" or "none"; excludes "networks". '
-        'null: "auto".', 1)),
-    'key_name': nullable(line('Name of the key pair.', 1)),
+        'null: "auto".')),
+    'key_name': nullable(reference('Name of the key pair.')),
 }
 
 

@@ -332,6 +332,9 @@ def _message(found: jsonschema.ValidationError) -> str:
         found.schema.get('format'))
     if expected:
         return f'expected {expected}, not {shown(found.instance)}'
+    if found.validator == 'not':
+        return (f'{shown(found.instance)} has a control character or a part '
+                'that is not allowed, such as ".."')
     secret = isinstance(found.instance, (dict, list)) or (
         isinstance(found.schema, dict) and found.schema.get('writeOnly'))
     return found.message.replace(repr(found.instance), 'the value') if (

@@ -198,13 +198,16 @@ def read_owner_requests(database: Database) -> dict[str, OwnerRequests]:
         return {uuid: OwnerRequests(hold, end) for uuid, hold, end in found}
 
 
-@retried
-def read_heartbeat(database: Database) -> EngineHeartbeat:
-    """Return the last heartbeat of all engines."""
+def read_heartbeat_once(database: Database) -> EngineHeartbeat:
+    """Return the last heartbeat of all engines, without another attempt."""
     with database.reader() as session:
         row = session.get(EngineRow, _ENGINE)
         return EngineHeartbeat(None if row is None else row.looked_at,
                                (row and row.trouble) or '')
+
+
+#: Returns the last heartbeat of all engines.
+read_heartbeat = retried(read_heartbeat_once)
 
 
 @retried

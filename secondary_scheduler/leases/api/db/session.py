@@ -19,6 +19,8 @@ DatabaseError = db_exception.DBError
 
 #: Seconds for which a writer of SQLite waits for another one.
 _BUSY_TIMEOUT_S = 30
+#: Seconds in which a server of a database has to accept a connection.
+_CONNECT_TIMEOUT_S = 5
 
 
 @enginefacade.transaction_context_provider
@@ -39,10 +41,18 @@ retried = api.wrap_db_retry(
 
 
 def _url(text: str) -> str:
-    """Add utf8mb4 to a URL of MariaDB; oslo.db's default is incomplete."""
+    """Add a timeout to a URL, and utf8mb4 for MariaDB, unless it has them.
+
+    oslo.db's default character set is incomplete.  Without a timeout a
+    machine that does not answer holds a request for minutes.
+    """
     url = sa.make_url(text)
-    if url.get_backend_name() == 'mysql' and 'charset' not in url.query:
-        url = url.update_query_dict({'charset': 'utf8mb4'})
+    for name, value, backends in (
+            ('charset', 'utf8mb4', ('mysql',)),
+            ('connect_timeout', str(_CONNECT_TIMEOUT_S),
+             ('mysql', 'postgresql'))):
+        if url.get_backend_name() in backends and name not in url.query:
+            url = url.update_query_dict({name: value})
     return url.render_as_string(hide_password=False)
 
 

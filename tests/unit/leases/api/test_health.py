@@ -2,8 +2,11 @@
 
 """Tests of the state of engines for users and load balancers."""
 
+import threading
 import unittest
 from unittest import mock
+
+from oslo_db import exception as db_exception
 
 from secondary_scheduler.leases.api import health
 from secondary_scheduler.leases.api.db import schedules
@@ -46,6 +49,36 @@ class EngineTest(unittest.TestCase):
         self.assertIn('1:01:40 ago', found['message'])
         self.assertIn('Nova does not answer', found['message'])
 
+    def test_healthcheck_reads_the_database_once_a_second(self):
+        checked = health.LeaseEngine(self.service.conf, {})
+        with mock.patch.object(
+                schedules, 'read_heartbeat_once', side_effect=[
+                    db_exception.DBConnectionError('no'),
+                    schedules.EngineHeartbeat(NOW, '')]) as read, \
+                mock.patch.object(health, 'time', mock.Mock(
+                    time=lambda: NOW)) as clock:
+            clock.monotonic.return_value = 10.0
+            for _ in range(3):
+                found = checked.healthcheck(80)
+                self.assertEqual('leases: the database does not answer',
+                                 found.reason)
+            clock.monotonic.return_value = 11.1
+            self.assertEqual('leases: OK', checked.healthcheck(80).reason)
+        self.assertEqual(2, read.call_count)
+
+    def test_healthcheck_does_not_wait_for_a_silent_database(self):
+        checked = health.LeaseEngine(self.service.conf, {})
+        answers = threading.Event()
+        self.addCleanup(answers.set)
+        with mock.patch.object(
+                schedules, 'read_heartbeat_once',
+                side_effect=lambda database: answers.wait(30)) as read, \
+                mock.patch.object(health, '_WAIT_S', 0.1):
+            for _ in range(3):
+                found = checked.healthcheck(80)
+        self.assertIn('no answer within', found.details)
+        self.assertEqual(1, read.call_count)
+
     def test_older_versions_lack_the_state_of_engines(self):
         found = self.api.good('GET', '/leases', headers={
             'OpenStack-API-Version': 'secondary-lease 1.3'})
@@ -55,7 +88,8 @@ class EngineTest(unittest.TestCase):
         checked = health.LeaseEngine(self.service.conf, {})
         checked._database = self.service.database
         schedules.record_heartbeat(self.service.database, NOW - 3700, '')
-        with mock.patch.object(health, 'time', mock.Mock(time=lambda: NOW)):
+        with mock.patch.object(health, 'time', mock.Mock(
+                time=lambda: NOW, monotonic=lambda: 0.0)):
             found = checked.healthcheck(80)
         self.assertTrue(found.available)
         self.assertIn('no engine', found.reason)

@@ -532,12 +532,13 @@ class RetryTest(unittest.TestCase):
 
 class DatabaseUrlTest(unittest.TestCase):
 
-    def test_url_of_mariadb_gets_utf8mb4(self):
+    def test_url_gets_a_timeout_and_that_of_mariadb_utf8mb4(self):
         for given, used in (
                 ('mysql+pymysql://u:p%40@h/d',
-                 'mysql+pymysql://u:p%40@h/d?charset=utf8mb4'),
-                ('mysql+pymysql://u@h/d?charset=utf8',
-                 'mysql+pymysql://u@h/d?charset=utf8'),
-                ('postgresql://h/d', 'postgresql://h/d'),
+                 'mysql+pymysql://u:p%40@h/d?charset=utf8mb4'
+                 '&connect_timeout=5'),
+                ('mysql+pymysql://u@h/d?charset=utf8&connect_timeout=9',
+                 'mysql+pymysql://u@h/d?charset=utf8&connect_timeout=9'),
+                ('postgresql://h/d', 'postgresql://h/d?connect_timeout=5'),
                 ('sqlite:////a/b', 'sqlite:////a/b')):
             self.assertEqual(used, session._url(given))

@@ -344,6 +344,21 @@ class ContradictionTest(VerificationCase):
             with self.subTest(str(changes)[:40]):
                 self.refused(says, **changes)
 
+    def test_references_with_parts_of_a_path_are_refused(self):
+        for name in ('..', '.', 'a/../..', './b', 'a/.'):
+            for changes in (
+                    {'flavor': name}, {'image': name}, {'network': name},
+                    {'key_name': name},
+                    {'block_device_mapping_v2': [
+                        {'source_type': 'volume', 'uuid': name}]},
+                    {'security_groups': [{'name': name}]}):
+                with self.subTest(changes):
+                    self.refused('not allowed', **changes)
+            self.refused('networks', networks=[{'port': name}])
+        for name in ('a..b', '...', 'a/b', '.a', 'b.'):
+            with self.subTest(name):
+                self.refused('there is no flavor', flavor=name)
+
     def test_older_versions_refuse_server_properties(self):
         error = self.api.bad(400, 'POST', '/leases', self.lease(
             user_data='c2Vj'), headers={

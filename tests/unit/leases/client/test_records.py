@@ -61,7 +61,8 @@ class RecordCommandTest(ClientCase):
     def test_accounts_say_if_earlier_time_is_missing(self):
         lease = request(1).make_lease(self.now)
         with self.db.writer() as session:
-            accounting.add_served(session, lease, 60, 0.5, self.now)
+            accounting.add_served(session, [accounting.Served(
+                lease.uuid, lease.project_id, 60, 120, 0.5)], self.now)
         begin = accounting.day_of(self.now) - datetime.timedelta(days=1)
         text = self.execute(records.ShowAccounting, '--begin', str(begin),
                             '--all-projects', '-f', 'value')
