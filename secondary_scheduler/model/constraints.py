@@ -54,6 +54,10 @@ class Occupancy:
         self.members[host].discard(member)
 
 
+class UnknownConstraintError(Exception):
+    """A constraint is of a kind that a part of the program does not know."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Constraint(abc.ABC):
     """A placement constraint, a value."""
@@ -380,15 +384,35 @@ class Quarantine(Constraint):
         return f'{self.kind} of hosts ' + ', '.join(sorted(self.hosts)[:3])
 
 
+def check_kinds(constraints: Iterable['Constraint'],
+                known: Collection[type['Constraint']]) -> None:
+    """Check that all constraints are of kinds that a consumer knows.
+
+    Each consumer names the kinds that it knows.  A new kind that one of them
+    does not treat yet is an error there, and is not ignored.
+
+    :raises UnknownConstraintError: if one is of another kind.
+    """
+    for one in constraints:
+        if type(one) not in known:
+            raise UnknownConstraintError(
+                f'constraints of the kind {one.kind} are not known here')
+
+
 class PlacementRules:
     """All constraints at once, for planners.
 
     Only constraints that can concern a question are asked, so that there may
     be thousands of them.
+
+    :raises UnknownConstraintError: for a constraint of an unknown kind
     """
 
     def __init__(self, constraints: Iterable[Constraint]) -> None:
         self.constraints = tuple(constraints)
+        check_kinds(self.constraints, (
+            Spread, Gather, Ban, Fence, Among, Lonely, Split, Root,
+            Quarantine))
         self._naming: dict[str, list[Constraint]] = defaultdict(list)
         self._at: dict[str, list[Constraint]] = defaultdict(list)
         self._lonely: dict[str, list[Constraint]] = defaultdict(list)

@@ -23,9 +23,12 @@ from secondary_scheduler.model.constraints import (
     Root,
     Split,
     Spread,
+    check_kinds,
 )
 from secondary_scheduler.plans.operations import Operation
 from secondary_scheduler.plans.presences import MOVES, Presence, Presences
+
+_KNOWN = (Spread, Gather, Ban, Fence, Among, Lonely, Split, Root, Quarantine)
 
 
 class ConstraintChecks:
@@ -40,6 +43,7 @@ class ConstraintChecks:
         self.cluster = cluster
         self.held = held
         self.there = there
+        check_kinds(cluster.constraints, _KNOWN)
 
     @functools.cached_property
     def _naming(self) -> Mapping[str, list[Constraint]]:
@@ -152,7 +156,9 @@ class ConstraintOrders:
                     continue
                 there = {'': several}
             else:
-                continue    # it concerns single members, at any time
+                # It concerns single members, at any time.
+                check_kinds([constraint], (Ban, Fence, Root, Quarantine))
+                continue
             for several in there.values():
                 yield from ((one, constraint) for one in self._meeting(
                     constraint, several))

@@ -30,6 +30,7 @@ from secondary_scheduler.model.constraints import (
     Root,
     Split,
     Spread,
+    UnknownConstraintError,
 )
 from secondary_scheduler.reading.fields import DocumentError, Fields
 
@@ -186,6 +187,9 @@ class RuleResolver:
             yield fence_in(members, hosts)
         elif rule.kind == Among.kind:
             yield Among(members, groups) if groups else Root(members)
+        elif rule.kind != Ban.kind:
+            raise UnknownConstraintError(
+                f'rules of the kind {rule.kind} are not known here')
         elif hosts:
             yield Ban(members, hosts)
 

@@ -28,6 +28,7 @@ from secondary_scheduler.model.constraints import (
     Root,
     Split,
     Spread,
+    check_kinds,
 )
 from secondary_scheduler.reading.fields import Fields
 
@@ -101,6 +102,8 @@ def write_constraints(constraints: Iterable[Constraint]
 
 
 def _write(constraint: Constraint) -> dict[str, object]:
+    check_kinds([constraint], (Spread, Gather, Ban, Fence, Among, Lonely,
+                               Split, Root, Quarantine))
     written: dict[str, object] = {'kind': constraint.kind}
     if constraint.named and not isinstance(constraint, Split):
         written['instances'] = sorted(constraint.named)

@@ -18,7 +18,18 @@ from secondary_scheduler.model.configuration import (
     MemberState,
     natural_key,
 )
-from secondary_scheduler.model.constraints import Quarantine, Root
+from secondary_scheduler.model.constraints import (
+    Among,
+    Ban,
+    Fence,
+    Gather,
+    Lonely,
+    Quarantine,
+    Root,
+    Split,
+    Spread,
+    check_kinds,
+)
 
 #: Host of each runner, by number; None for a runner without a host yet.
 Assignment = list[int | None]
@@ -158,6 +169,9 @@ def list_rooted(current: Configuration) -> set[str]:
             rooted |= one.members
         elif isinstance(one, Quarantine):
             quarantined |= one.hosts
+        else:
+            check_kinds([one], (Spread, Gather, Ban, Fence, Among, Lonely,
+                                Split))
     if quarantined:
         rooted |= {member.name for member in current.members.values()
                    if member.host in quarantined}
