@@ -70,23 +70,26 @@ def await_leader(parameters: Mapping[str, Any]) -> bool:
 
     :param parameters: input parameters of the action.  Without a term an
         operator has launched it, and it depends on no leader.
+    :raises oslo_db.exception.DBError: if the database fails for as long.
     """
     term = parameters.get('term')
     if term is None:
         return True
-    until = time.monotonic() + (
-        TAKEOVER_S if parameters.get('request') in RELIEF else 0.0)
+    until = time.monotonic() + TAKEOVER_S
     while True:
         try:
             if leader.shared().read_leader().term <= term:
                 return True
+            if (parameters.get('request') not in RELIEF
+                    or time.monotonic() >= until):
+                return False
+            term = objects.Action.get_by_uuid(
+                _context(), parameters['action']).input_parameters['term']
         except db_exception.DBError as exc:
+            if time.monotonic() >= until:
+                raise
             LOG.warning('The leader cannot be read: %s', exc)
-        if time.monotonic() >= until:
-            return False
         time.sleep(_POLL_S)
-        found = objects.Action.get_by_uuid(_context(), parameters['action'])
-        term = found.input_parameters['term']
 
 
 def take_over_plans(term: int) -> None:

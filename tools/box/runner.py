@@ -39,12 +39,13 @@ def run_tests(arguments, up, soak: bool) -> int:
     tests import, both fill the one global configuration.
     """
     up(arguments)
-    sessions = [['tests/functional'], ['tests/box']]
+    together = [] if soak else ['-n', 'logical']
+    sessions = [[*together, 'tests/functional'], ['tests/box']]
     if arguments.tests:
         sessions = [arguments.tests]
     elif not soak:
         # Files of few tests, which may be long, would come last.
-        sessions.insert(0, ['-n', 'logical', '--dist', 'loadfile',
+        sessions.insert(0, [*together, '--dist', 'loadfile',
                             '--no-loadscope-reorder', 'tests/unit'])
     with shell.in_use():
         codes = [_pytest('-q', '--durations=15', '-m',

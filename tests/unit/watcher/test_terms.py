@@ -61,6 +61,14 @@ class ActionTermTest(ActionCase):
                 self.coordination, 'read_leader', read_later):
             self.run_action(actions.Suspend, term=self.term, action=own.uuid)
 
+    def test_action_fails_while_its_leader_cannot_be_read(self):
+        with mock.patch.object(
+                self.coordination, 'read_leader',
+                side_effect=db_exception.DBConnectionError), \
+                self.assertRaises(db_exception.DBError):
+            self.make(actions.Suspend, term=self.term).pre_condition()
+        self.assertEqual([], self.cloud.calls)
+
     def test_action_that_relieves_a_host_waits_for_the_new_leader(self):
         plan = self.plan(self.audit(5))
         own = self.action(plan, request='preempt', term=self.term - 1)
