@@ -184,6 +184,8 @@ class LeaseStore:
                servers: Sequence[str] | None = None) -> LeaseRow:
         """Change a lease and add an event; return the changed lease.
 
+        If the lease has all values already, nothing is stored.
+
         :param kind: kind of the event; ``text`` is its text.
         :param values: new values, by column.
         :param revision: revision that the lease must have; None is any.
@@ -195,27 +197,34 @@ class LeaseStore:
         """
         lease, event = self._change(uuid, kind, values, text, project,
                                     revision, among, servers)
-        self.announce(lease, event)
+        if event is not None:
+            self.announce(lease, event)
         return lease
 
     @retried
     def _change(self, uuid: str, kind: str, values: Mapping[str, typing.Any],
                 text: str, project: str | None, revision: int | None,
                 among: Collection[str], servers: Sequence[str] | None
-                ) -> tuple[LeaseRow, Event]:
+                ) -> tuple[LeaseRow, Event | None]:
         change = sa.update(LeaseRow).where(
             *_which(uuid, project), LeaseRow.state.in_(among)).values(
                 **values, updated_at=self.now, revision=LeaseRow.revision + 1)
         if revision is not None:
             change = change.where(LeaseRow.revision == revision)
+        if servers is None and values:
+            change = change.where(sa.or_(*(
+                getattr(LeaseRow, name).is_distinct_from(value)
+                for name, value in values.items())))
         with self._database.writer() as session:
             done = session.execute(change)
             lease = _find(session, uuid, project)
-            if not done.rowcount and lease.state in among:
+            if not done.rowcount and lease.state not in among:
+                raise errors.WrongState(f'lease {uuid} is {lease.state}')
+            if not done.rowcount and revision not in (None, lease.revision):
                 raise errors.Stale(f'lease {uuid} has the revision '
                                    f'{lease.revision}, not {revision}')
             if not done.rowcount:
-                raise errors.WrongState(f'lease {uuid} is {lease.state}')
+                return lease, None
             if servers is not None:
                 lease.servers = [
                     next((old for old in lease.servers if old.uuid == one),

@@ -229,6 +229,19 @@ class StoreCases:
         self.assertEqual(['created', 'paused'], [
             kind for _, kind in self.announced])
 
+    def test_request_without_effect_stores_nothing(self):
+        lease = self.create(1)
+        for values in ({'hold': True}, {'name': 'n'}, {'max_rate': 0.25},
+                       {'max_rate': None}, {'name': 'm', 'hold': True}):
+            before = self.store.get(lease.uuid).revision
+            for _ in range(3):
+                changed = self.store.change(lease.uuid, 'x', values)
+                self.assertEqual(before + 1, changed.revision)
+        self.assertEqual(['created', *['x'] * 5], [
+            kind for _, kind in self.announced])
+        with self.assertRaises(errors.Stale):
+            self.store.change(lease.uuid, 'x', {'hold': True}, revision=1)
+
     def test_servers_of_a_lease_are_replaced(self):
         lease = self.create(1)
         one, two = request(8).uuid, request(9).uuid
