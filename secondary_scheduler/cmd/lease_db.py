@@ -5,6 +5,7 @@
 import argparse
 from collections.abc import Callable, Mapping
 import sys
+import time
 import typing
 
 from secondary_scheduler.cmd.arguments import Groups
@@ -16,8 +17,8 @@ if typing.TYPE_CHECKING:
     from secondary_scheduler.leases.api.db.session import Database
 
 DESCRIPTION = """\
-Make and upgrade the database of the lease service, and set the quotas of
-projects. The database is [secondary_lease_api] database_url, from
+Make and upgrade the database of the lease service, set the quotas of projects,
+and delete old rows. The database is [secondary_lease_api] database_url, from
 /etc/secondary_scheduler/secondary_scheduler.conf and secondary-lease-api.conf
 there, or from each --config-file.
 """
@@ -46,8 +47,18 @@ unlimited; "default" restores quota_leases or quota_nodes of
   secondary-scheduler lease-db quota 7c1f... --leases 20 --nodes default
 """
 
+PURGE = """\
+Delete leases that have been over for a number of days, with their node sets,
+servers and events, and quotes that have expired as long ago. Leases that are
+not over stay. Accounts of projects, which outlive their leases, are deleted
+only with --account-days. --dry-run counts and deletes nothing.
+
+  secondary-scheduler lease-db purge --days 90 --account-days 730 --dry-run
+"""
+
 #: Exit code for a faulty configuration or database.
 BAD_INPUT = 2
+_DAY_S = 86_400
 
 
 def add_parser(groups: Groups) -> None:
@@ -59,7 +70,7 @@ def add_parser(groups: Groups) -> None:
     commands = groups.add_parser(
         'lease-db', help='the database of the lease service',
         description=DESCRIPTION, formatter_class=raw).add_subparsers(
-            required=True, metavar='sync|downgrade|version|quota')
+            required=True, metavar='sync|downgrade|version|quota|purge')
     commands.add_parser(
         'sync', help='make or upgrade the tables', description=SYNC,
         formatter_class=raw, parents=[common]).set_defaults(
@@ -80,6 +91,17 @@ def add_parser(groups: Groups) -> None:
         quota.add_argument(f'--{name}', type=_limit, metavar='N|default',
                            help=f'limit of {name}, final states not counted')
     quota.set_defaults(action='lease_db_quota')
+    purge = commands.add_parser(
+        'purge', help='delete old leases, quotes and accounts',
+        description=PURGE, formatter_class=raw, parents=[common])
+    purge.add_argument('--days', type=_days, required=True, metavar='N',
+                       help='days since the last change of a lease that is '
+                            'over')
+    purge.add_argument('--account-days', type=_days, metavar='N',
+                       help='days for which accounts are kept (default: all)')
+    purge.add_argument('--dry-run', action='store_true',
+                       help='count the rows, and delete none')
+    purge.set_defaults(action='lease_db_purge')
 
 
 def _limit(text: str) -> int | str:
@@ -88,6 +110,11 @@ def _limit(text: str) -> int | str:
     return parse_whole(text, -1, 2**31 - 1)
 
 
+def _days(text: str) -> int:
+    return parse_whole(text, 1, 36_500)
+
+
+_days.__name__ = 'whole number of days from 1'
 _limit.__name__ = 'whole number from -1, or default'
 
 
@@ -180,6 +207,18 @@ def _lease_db_quota(database: 'Database', conf: 'cfg.ConfigOpts',
     return 0
 
 
+def _lease_db_purge(database: 'Database', conf: 'cfg.ConfigOpts',
+                    days: int, account_days: int | None, dry_run: bool) -> int:
+    from secondary_scheduler.leases.api.db import purging
+    now = int(time.time())
+    found = purging.purge_rows(
+        database, now - days * _DAY_S,
+        None if account_days is None else now - account_days * _DAY_S, dry_run)
+    for name, number in found.items():
+        print(f'{name}: {number} {"to delete" if dry_run else "deleted"}')
+    return 0
+
+
 #: The function of each action; called with a database, the configuration and
 #: the options of the command.
 COMMANDS: Mapping[str, Callable[..., int]] = {
@@ -187,4 +226,5 @@ COMMANDS: Mapping[str, Callable[..., int]] = {
     'lease_db_downgrade': _lease_db_downgrade,
     'lease_db_version': _lease_db_version,
     'lease_db_quota': _lease_db_quota,
+    'lease_db_purge': _lease_db_purge,
 }

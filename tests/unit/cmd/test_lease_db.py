@@ -65,6 +65,19 @@ class LeaseDbTest(unittest.TestCase):
         with self.assertRaises(SystemExit):
             self.run_command('quota', 'p1', '--nodes=-2')
 
+    def test_purge_says_what_it_deletes(self):
+        self.run_command('sync')
+        self.assertEqual(
+            (0, 'leases: 0 to delete\nquotes: 0 to delete\n'),
+            self.run_command('purge', '--days', '90', '--dry-run'))
+        self.assertEqual(
+            (0, 'leases: 0 deleted\nquotes: 0 deleted\n'
+                'accounts: 0 deleted\n'),
+            self.run_command('purge', '--days', '90', '--account-days', '9'))
+        for days in ('0', '-1', 'x'):
+            with self.assertRaises(SystemExit):
+                self.run_command('purge', '--days', days)
+
     def test_faulty_database_url_is_named(self):
         for self.url in ('sqlite:////nowhere/leases.sqlite', 'nonsense',
                          'oracle9://x/y'):

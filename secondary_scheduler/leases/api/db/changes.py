@@ -22,8 +22,10 @@ from secondary_scheduler.leases.api.db.models import (
     NodeSetRow,
     Schedule,
     ServerRow,
+    UserData,
 )
 from secondary_scheduler.leases.api.db.requests import LeaseRequest
+from secondary_scheduler.model import lease_states
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +78,9 @@ def write_changes(session: orm.Session, changes: Sequence[Change], now: int
     _write_leases(session, found, now)
     _write_servers(session, [(lease, one.servers) for lease, one in found
                              if one.servers is not None])
+    delete_user_data(session, [
+        lease.id for lease, one in found
+        if one.values.get('state') in lease_states.FINAL])
     _write_documents(session, {
         lease.id: one.document for lease, one in found
         if one.document is not None})
@@ -163,6 +168,14 @@ def _write_servers(session: orm.Session,
             for uuid in uuids if (lease.id, uuid) not in old]
     if rows:
         session.execute(sa.insert(ServerRow.__table__), rows)
+
+
+def delete_user_data(session: orm.Session, leases: Sequence[int]) -> None:
+    """Delete the user data of leases that are over, which may hold secrets."""
+    if leases:
+        session.execute(sa.delete(UserData.__table__).where(
+            UserData.node_set_id.in_(sa.select(NodeSetRow.id).where(
+                NodeSetRow.lease_id.in_(leases)))))
 
 
 def _write_documents(session: orm.Session, documents: Mapping[int, str]

@@ -19,6 +19,7 @@ from sqlalchemy import orm
 from secondary_scheduler.leases.api.db.changes import (
     Announced,
     Change,
+    delete_user_data,
     write_changes,
 )
 from secondary_scheduler.leases.api.db.models import (
@@ -31,6 +32,7 @@ from secondary_scheduler.leases.api.db.models import (
 )
 from secondary_scheduler.leases.api.db.session import Database, retried
 from secondary_scheduler.leases.api.db.store import OPEN
+from secondary_scheduler.model import lease_states
 from secondary_scheduler.model.lease_states import LeaseState
 
 _ENGINE = 1
@@ -170,10 +172,13 @@ def set_state(database: Database, uuid: str, state: LeaseState, reason: str,
             .values(state=state, reason=reason, updated_at=now,
                     revision=LeaseRow.revision + 1)).rowcount
         if changed:
+            lease = session.scalar(sa.select(LeaseRow.id).where(
+                LeaseRow.uuid == uuid))
+            if state in lease_states.FINAL:
+                delete_user_data(session, [lease])
             session.add(Event(
-                lease_id=session.scalar(sa.select(LeaseRow.id).where(
-                    LeaseRow.uuid == uuid)),
-                time=now, kind=state, state=state, text=reason))
+                lease_id=lease, time=now, kind=state, state=state,
+                text=reason))
         return bool(changed)
 
 

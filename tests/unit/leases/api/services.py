@@ -19,7 +19,7 @@ import webob
 from secondary_scheduler.conf import lease_api as options
 from secondary_scheduler.leases.api import app, openapi, resources, schemas
 from secondary_scheduler.leases.api.db import migration, record_models
-from secondary_scheduler.leases.api.db.models import Nodes
+from secondary_scheduler.leases.api.db.models import EngineRow, Nodes
 from secondary_scheduler.leases.api.db.plans import PlannedSlot, SlotPurpose
 from secondary_scheduler.leases.api.db.requests import LeaseRequest
 from tests.unit.leases.api import servers
@@ -61,6 +61,8 @@ def _empty(engine):
         if current:
             for table in reversed(record_models.Base.metadata.sorted_tables):
                 connection.execute(table.delete())
+            connection.execute(sa.insert(EngineRow).values(
+                id=1, passes=0))
         else:
             found = sa.MetaData()
             found.reflect(connection)

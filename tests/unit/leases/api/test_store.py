@@ -12,13 +12,16 @@ from oslo_db import exception as db_exception
 import sqlalchemy as sa
 
 from secondary_scheduler.leases.api.db import (
+    changes,
     errors,
     migration,
     models,
     plans,
+    purging,
     quotas,
     quotes,
     requests,
+    schedules,
     session,
     standing_trusts,
 )
@@ -228,6 +231,46 @@ class StoreCases:
             self.store.get(lease.uuid).hold))
         self.assertEqual(['created', 'paused'], [
             kind for _, kind in self.announced])
+
+    def secrets(self):
+        with self.service.database.reader() as session:
+            return session.scalar(sa.select(sa.func.count()).select_from(
+                models.UserData))
+
+    def test_user_data_of_a_lease_that_is_over_are_deleted(self):
+        leases = [self.store.create(request(number, nodes=(
+            Nodes(2, 'a', 'image', user_data='c2Vj'),)), LIMITS)
+            for number in (1, 2, 3)]
+        self.store.take_new()
+        passes = schedules.read_pass(self.service.database, 0).passes
+        schedules.write_pass(self.service.database, passes, 0, [
+            changes.Change(lease.uuid, None, {'state': state})
+            for lease, state in zip(leases, ('done', 'active', 'active'),
+                                    strict=True)], NOW)
+        self.assertEqual(2, self.secrets())
+        schedules.set_state(self.service.database, leases[1].uuid,
+                            LeaseState.CANCELLED, '', NOW)
+        self.assertEqual(1, self.secrets())
+
+    def test_old_leases_that_are_over_are_purged(self):
+        for number, state, age in (
+                (1, 'done', 9), (2, 'done', 11), (3, 'failed', 11),
+                (4, 'active', 11), (5, 'error', 99), (6, 'new', 99)):
+            lease = self.create(number)
+            with self.service.database.writer() as session:
+                session.execute(sa.update(models.LeaseRow).where(
+                    models.LeaseRow.uuid == lease.uuid).values(
+                        state=state, updated_at=NOW - age * 86400))
+        database, before = self.service.database, NOW - 10 * 86400
+        expected = {'leases': 2, 'quotes': 0}
+        self.assertEqual(expected, purging.purge_rows(
+            database, before, None, dry_run=True))
+        self.assertEqual(6, len(self.store.leases()))
+        self.assertEqual(expected, purging.purge_rows(database, before, None))
+        self.assertEqual(['done', 'active', 'error', 'new'],
+                         [one.state for one in self.store.leases()])
+        self.assertEqual({'leases': 0, 'quotes': 0, 'accounts': 0},
+                         purging.purge_rows(database, before, before))
 
     def test_request_without_effect_stores_nothing(self):
         lease = self.create(1)
