@@ -276,7 +276,10 @@ class Hosts(unittest.TestCase):
         for _ in range(2):      # before and after the first secondary
             found = self.usable()
             if older and has_cell_of_one(compute):
-                self.assertLessEqual(found, expected)
+                # With vcpu_pin_set Nova lets guests float over the CPUs of
+                # pinned ones, too; then such a pin is not recognised.
+                if not compute.legacy:
+                    self.assertLessEqual(found, expected)
             else:
                 self.assertEqual(expected, found)
             self.add_secondary()
