@@ -139,15 +139,20 @@ class Coordination:
             self._claim.release()
 
     def _await_plans(self, until: float) -> None:
-        try:
-            while not self._plans.acquire():
-                if time.monotonic() >= until:
-                    raise RuntimeError('The lock for claiming plans is taken')
-                time.sleep(_RETRY_S)
-        except RuntimeError:
-            raise
-        except Exception as exc:
-            raise RuntimeError(f'No lock for claiming plans: {exc}') from exc
+        """Acquire the lock; retry after errors of the database, too.
+
+        Galera answers two engines that take it at once with a deadlock.
+        """
+        while True:
+            try:
+                if self._plans.acquire():
+                    break
+                why = 'The lock for claiming plans is taken'
+            except Exception as exc:    # drivers raise more than DBError
+                why = f'No lock for claiming plans: {exc}'
+            if time.monotonic() >= until:
+                raise RuntimeError(why)
+            time.sleep(_RETRY_S)
         self._claimed = True
 
     def _check_plans(self) -> None:

@@ -54,7 +54,7 @@ class LeaderTest(TestCase):
                 self.assertLogs(leader.__name__, 'WARNING'):
             one.renew()
             self.assertFalse(one.am_i_leader())
-            with self.assertRaises(RuntimeError), one.claiming():
+            with self.assertRaises(RuntimeError), one.claiming(0.0):
                 self.fail('claimed')
         one.renew()
         self.assertTrue(one.am_i_leader())
@@ -67,6 +67,15 @@ class LeaderTest(TestCase):
             check()
         with two.claiming():
             pass
+
+    def test_claim_is_retried_after_a_deadlock(self):
+        one = self.make()
+        take = one._table.take
+        with mock.patch.object(one._table, 'take', side_effect=[
+                db_exception.DBDeadlock, mock.DEFAULT], wraps=take) as tried:
+            with one.claiming() as check:
+                check()
+        self.assertEqual(2, tried.call_count)
 
     def test_claim_that_was_lost_does_not_take_effect(self):
         one, two = self.make(), self.make()
