@@ -264,9 +264,10 @@ class Engine:
         quotes.answer_quotes(self._quotes, ledger.scheduler,
                              cloud_state.flavors, self._options.boot_s,
                              learning)
-        orders = [*one.due_operations(copies), *self._sweep.due_deletions(
-            ledger, cloud_state, estimates, now)]
-        del orders[cloud_state.free_operations:]
+        orders = one.due_operations(copies)
+        orders += self._sweep.due_deletions(
+            ledger, cloud_state, estimates, now,
+            most=cloud_state.free_operations - len(orders))
         # Not earlier than the events that the store has written meanwhile.
         ledger.write_changes(max(int(now), self._store.now), self._store,
                              anyway=bool(orders))

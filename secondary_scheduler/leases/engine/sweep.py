@@ -168,17 +168,20 @@ class Sweep:
         cloud_state: CloudState,
         estimates: Estimates,
         now: float,
+        most: int,
     ) -> list[OperationRequest]:
         """Return the deletions to order in this pass.
 
         They have no planned time, so few are under way at once.
+
+        :param most: number of operations that may be ordered.
         """
         found: list[OperationRequest] = []
         places = {one.lease_node for one in self._deletable}
         taken = places & cloud_state.pending
         for server in sorted(self._deletable, key=lambda one: (
                 _count(self._attempts, one.uuid), one.uuid)):
-            if len(taken) >= _TOGETHER:
+            if len(taken) >= _TOGETHER or len(found) >= most:
                 break
             place = server.lease_node
             before = self._attempts.get(server.uuid)
